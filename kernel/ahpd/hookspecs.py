@@ -1,0 +1,60 @@
+"""Every hook of the kernel. Hooks declare, objects act: an implementation is a plain function returning data.
+
+Each hook is of one kind, and each kind has one rule for what a failure costs (see docs/plugins.md). An
+implementation names only the arguments it wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pluggy
+
+from ahpd.agents import Agent
+from ahpd.ports import ConfigKey, Limit, PluginConfig
+from ahpd.tools import Tool
+
+PROJECT = "ahpd"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def ahpd_config_keys() -> Iterable[ConfigKey]:  # type: ignore[empty-body]
+    """Settings this plugin reads: its own options, and keys of the daemon it gives a meaning to.
+
+    Kind: declare. Called: once, before the configuration is checked; the only hook that sees no settings.
+    Fails: the plugin is dropped and shows `error`.
+    Example: plugins/session_tools/ahpd_session_tools/__init__.py
+    """
+
+
+@hookspec
+def ahpd_tools(config: PluginConfig) -> Iterable[Tool]:  # type: ignore[empty-body]
+    """Tools for models, and for people at a door.
+
+    Kind: declare. Called: at start, and again when the plugin is switched on in a running host.
+    Fails: the plugin is dropped; a tool whose input schema is not valid fails it too.
+    Example: examples/dice/ahpd_dice.py
+    """
+
+
+@hookspec
+def ahpd_limits(config: PluginConfig) -> Iterable[Limit]:  # type: ignore[empty-body]
+    """Bounds on what a model may start by itself.
+
+    Kind: declare. Called: at start, and again when the plugin is switched on in a running host.
+    Fails: the plugin is dropped; no tool of it is offered without its limits.
+    Example: plugins/session_tools/ahpd_session_tools/limits.py
+    """
+
+
+@hookspec
+def ahpd_agents(config: PluginConfig) -> Iterable[Agent]:  # type: ignore[empty-body]
+    """Backends that answer in sessions.
+
+    Kind: declare. Called: at start, and again when the plugin is switched on in a running host.
+    Fails: the plugin is dropped and its agents are not offered.
+    Example: plugins/agent_echo/ahpd_agent_echo/__init__.py
+    """
