@@ -1,0 +1,7 @@
+"""`python -m ahpd`."""
+
+import sys
+
+from ahpd.cli import main
+
+sys.exit(main())

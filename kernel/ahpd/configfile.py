@@ -1,0 +1,113 @@
+"""Configuration files: read with the line of a mistake, edited without losing what is not understood.
+
+TOML and JSON (`.json`) hold the same keys. Knows no key.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ahpd.errors import ConfigError
+from ahpd.places import private_folder, write_private
+from ahpd.schemas import refuse_constant
+
+REMOVE = object()
+"""As a value given to `edit`: take the key out."""
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The object in a file. Raises `ConfigError` naming the file, and the line when it can."""
+    return parse(path, _text_of(path))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        if path.suffix == ".json":
+            values = json.loads(text, parse_constant=refuse_constant) if text.strip() else {}
+        else:
+            values = tomllib.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} is not JSON: line {error.lineno}: {error.msg}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {_line_first(str(error))}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} cannot be understood: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} must hold one object")
+    return values
+
+
+def _line_first(message: str) -> str:
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", message)
+    return f"line {found[2]}: {found[1]}" if found and found[2] else message
+
+
+def edit(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
+    """Set keys of a configuration file, or take out those given as `REMOVE`, and leave all else as it is.
+
+    Raises `ConfigError`, having written nothing, when the file is malformed or a change cannot be made in it.
+    """
+    with _one_writer(private_folder(Path(os.path.realpath(path)).parent)):
+        before = _text_of(path) if path.exists() else ""
+        expected = parse(path, before)
+        for key, value in changes.items():
+            _put(path, expected, key, value, dict)
+        after = json.dumps(expected, indent=2, ensure_ascii=False) + "\n"
+        if path.suffix != ".json":
+            after = _edited_toml(path, before, changes)
+            if parse(path, after) != expected:
+                raise ConfigError(f"{path} cannot be edited without loss; change it by hand")
+        write_private(path, after)
+
+
+def _edited_toml(path: Path, text: str, changes: Mapping[tuple[str, ...], Any]) -> str:
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    for key, value in changes.items():
+        _put(path, document, key, value, tomlkit.table)
+    return tomlkit.dumps(document)
+
+
+def _put(path: Path, tree: Any, key: tuple[str, ...], value: Any, make: Any) -> None:
+    for depth, step in enumerate(key[:-1], 1):
+        if step not in tree:
+            if value is REMOVE:
+                return
+            tree[step] = make()
+        tree = tree[step]
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{path}: {'.'.join(key[:depth])} must be a table")
+    if value is not REMOVE:
+        tree[key[-1]] = value
+    elif key[-1] in tree:
+        del tree[key[-1]]
+
+
+@contextmanager
+def _one_writer(folder: Path) -> Iterator[None]:
+    """Two commands that edit at once take turns; neither loses the other's change."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,353 @@
+"""What all loaded plugins declare, asked one plugin at a time, checked, and frozen.
+
+A plugin that raises or declares something wrong loses everything it declared and shows `error`; the others are
+not touched. Two plugins that claim one name both lose that one thing. The relay of pluggy is not used, since it
+throws away everybody's answers when one of them raises. Knows no plugin by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from ahpd import log
+from ahpd.agents import Agent
+from ahpd.config import KERNEL_KEYS, SWITCHES, Config
+from ahpd.errors import PluginError, StartError
+from ahpd.plugins import Loader, Status, fence, read_cache, row, write_cache
+from ahpd.ports import ConfigKey, Limit, PluginConfig
+from ahpd.schemas import bad_schema
+from ahpd.tools import Tool
+
+T = TypeVar("T")
+
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+PROVIDER = re.compile(r"[a-z][a-z0-9+.-]*")
+TAKEN_SCHEMES = ("file", "http", "https")
+MOST = 1000
+"""How many of one thing a plugin may declare, so that an endless generator ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredTool:
+    plugin: str
+    tool: Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """Everything one plugin declared. Kept while it stays loaded, so that its tools keep their identity."""
+
+    plugin: str
+    module: object
+    keys: tuple[ConfigKey, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    agents: tuple[Agent, ...] = ()
+
+    @property
+    def provides(self) -> dict[str, list[str]]:
+        return {
+            "tools": [tool.name for tool in self.tools],
+            "agents": [agent.provider for agent in self.agents],
+            "channels": [],
+            "routes": [],
+            "commands": [],
+        }
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All that may be offered while this registry is the current one."""
+
+    config: Config
+    """The configuration held to every declared key."""
+    contributions: Mapping[str, Contribution]
+    tools: tuple[RegisteredTool, ...]
+    limits: tuple[tuple[str, Limit], ...]
+    agents: Mapping[str, tuple[str, Agent]]
+    config_keys: Mapping[str, tuple[ConfigKey, ...]]
+    """By plugin; the kernel's own are in `ahpd.config.KERNEL_KEYS`."""
+    statuses: Mapping[str, Status]
+    problems: Mapping[str, str]
+    """Each enabled plugin that is not ready, with its reason."""
+    loader: Loader = field(repr=False, compare=False)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As `ahpd plugin list` shows them, from what is loaded here and now."""
+        names = {*self.statuses, *self.loader.discovery.found, *self.config.configured_plugins}
+        off = Status("disabled")
+        return [
+            row(name, self.config, self.loader.discovery, self.statuses.get(name, off), self._provides(name))
+            for name in self.config.ordered(names)
+        ]
+
+    def _provides(self, name: str) -> Mapping[str, Sequence[str]] | None:
+        contribution = self.contributions.get(name)
+        return contribution.provides if contribution else None
+
+    def remember(self) -> None:
+        """Leave what was learned for commands that must not import plugins."""
+        entries = {}
+        for name, status in self.statuses.items():
+            found = self.loader.discovery.found.get(name, ())
+            if len(found) == 1:
+                entries[name] = {
+                    "distribution": found[0].distribution,
+                    "version": found[0].version,
+                    "entryPoint": found[0].value,
+                    "state": status.state,
+                    "reason": log.redact(status.reason),
+                    "next": status.next,
+                    "provides": self._provides(name) or {},
+                    "keys": [asdict(key) for key in self.config_keys.get(name, ())],
+                    "options": sorted(self.config.plugin(name).options),
+                }
+        write_cache(self.config.places, entries)
+
+    def report(self, before: Registry | None = None) -> None:
+        """Say in the log what is wrong, leaving out what `before` said already."""
+        logger = log.get("ahpd")
+        said = before.config.warnings if before else ()
+        for sentence in self.config.warnings:
+            if sentence not in said:
+                logger.warning(sentence)
+        for name, reason in self.problems.items():
+            if before is None or before.problems.get(name) != reason:
+                status = self.statuses[name]
+                more = {"exception": status.detail} if status.detail else {}
+                logger.warning(
+                    f"plugin {name}: {reason}", plugin=name, state=status.state, next=status.next, **more
+                )
+
+
+def build(loader: Loader, config: Config, previous: Registry | None = None, *, strict: bool = True) -> Registry:
+    """Ask every loaded plugin what it declares. Contributions of plugins that stayed loaded are taken over.
+
+    Raises `ConfigError` for a wrong setting (unless not `strict`), and at a start (no `previous`) `StartError`
+    for a plugin that is `required` and not ready. Anything else a plugin does wrong ends up in its status.
+    """
+    keys, clashes = _agreed(declared_keys(loader))
+    config = config.declare(keys, _keys_elsewhere(loader, config))
+    if strict:
+        config.check()
+    contributions = {}
+    for name in config.ordered(loader.modules):
+        kept = previous.contributions.get(name) if previous else None
+        if kept is None or kept.module is not loader.modules[name]:
+            kept = _contribution(loader, name, config.plugin_config(name), keys[name])
+        if kept is not None:
+            contributions[name] = kept
+    tools = [(name, tool.name, tool) for name, own in contributions.items() for tool in own.tools]
+    agents = [(name, agent.provider, agent) for name, own in contributions.items() for agent in own.agents]
+    tools, agents = _undisputed("the tool", tools, clashes), _undisputed("the agent", agents, clashes)
+    statuses = {name: loader.statuses[name] for name in config.ordered(loader.statuses)}
+    for name, sentences in clashes.items():
+        if name in contributions:
+            advice = f"change one of them, or ahpd plugin disable {name}"
+            statuses[name] = Status("error", "; ".join(sentences), advice)
+    if strict and previous is None:
+        _insist(config, statuses)
+    return Registry(
+        config,
+        contributions,
+        tuple(RegisteredTool(name, tool) for name, _, tool in tools),
+        tuple((name, limit) for name, own in contributions.items() for limit in own.limits),
+        {provider: (name, agent) for name, provider, agent in agents},
+        keys,
+        statuses,
+        {name: status.reason for name, status in statuses.items() if status.state != "ready"},
+        loader,
+    )
+
+
+def _insist(config: Config, statuses: Mapping[str, Status]) -> None:
+    for name, status in statuses.items():
+        if status.state != "ready" and config.plugin(name).required:
+            raise StartError(f"plugin {name} is required and is {status.state}: {status.reason}")
+
+
+def changes(before: Registry, after: Registry) -> dict[str, Any]:
+    """What a reload did, as the control door answers it; `restart` names settings that wait for a restart."""
+    old, new = before.config, after.config
+    differing = [name for name, value in new.settings.items() if old.settings.get(name) != value]
+    known = {**old.keys, **new.keys}
+    return {
+        "loaded": [name for name in after.contributions if name not in before.contributions],
+        "unloaded": [name for name in before.contributions if name not in after.contributions],
+        "changed": differing,
+        "restart": [name for name in differing if known[name].applies == "restart"],
+        "plugins": after.rows(),
+    }
+
+
+# Asking
+
+
+def declared_keys(loader: Loader) -> dict[str, tuple[ConfigKey, ...]]:
+    """The settings each loaded plugin declares, asked once while it stays loaded."""
+    for name in loader.config.ordered(loader.modules):
+        if name not in loader.keys:
+            with fence(name, lambda failed, name=name: loader.drop(name, failed)):  # type: ignore[misc]
+                keys: list[ConfigKey] = _ask(loader, name, "ahpd_config_keys", ConfigKey, {})
+                _refuse(itertools.chain(_repeats("the setting", [key.name for key in keys]), _bad_keys(keys)))
+                loader.keys[name] = tuple(keys)
+    return {name: loader.keys[name] for name in loader.config.ordered(loader.modules)}
+
+
+def _contribution(
+    loader: Loader, name: str, settings: PluginConfig, keys: tuple[ConfigKey, ...]
+) -> Contribution | None:
+    with fence(name, lambda failed: loader.drop(name, failed)):
+        given = {"config": settings}
+        tools: list[Tool] = _ask(loader, name, "ahpd_tools", Tool, given)
+        limits: list[Limit] = _ask(loader, name, "ahpd_limits", Limit, given)
+        agents: list[Agent] = _ask(loader, name, "ahpd_agents", Agent, given)
+        _refuse(itertools.chain(_repeats("the tool", [tool.name for tool in tools]), *map(_bad_tool, tools)))
+        _refuse(itertools.chain(_repeats("the agent", [agent.provider for agent in agents]), _bad_agents(agents)))
+        return Contribution(name, loader.modules[name], keys, tuple(tools), tuple(limits), tuple(agents))
+    return None
+
+
+def _ask(loader: Loader, name: str, hook: str, kind: Any, given: Mapping[str, Any]) -> list[Any]:
+    """What one plugin's implementations of one hook return, or `PluginError` when it is no list of `kind`."""
+    answers: list[Any] = []
+    for implementation in getattr(loader.manager.hook, hook).get_hookimpls():
+        if implementation.plugin_name != name:
+            continue
+        result = implementation.function(*(given[argument] for argument in implementation.argnames))
+        if inspect.iscoroutine(result):
+            result.close()
+            raise PluginError(f"{hook} returned something to await; a hook returns what the plugin adds")
+        try:
+            items = list(itertools.islice(result, MOST + 1))
+        except TypeError as error:
+            if hasattr(type(result), "__iter__"):
+                raise
+            raise PluginError(f"{hook} must return a list of {kind.__name__}, not {_kind_of(result)}") from error
+        if len(items) > MOST:
+            raise PluginError(f"{hook} declares more than {MOST} things")
+        for item in items:
+            if not _is_a(item, kind):
+                raise PluginError(f"{hook} must return a list of {kind.__name__}; one item is {_kind_of(item)}")
+        answers += items
+    return answers
+
+
+def _kind_of(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _is_a(item: object, kind: type) -> bool:
+    if isinstance(item, type):
+        # A class has every attribute its instances have; somebody forgot to make one.
+        return False
+    if kind is Limit:
+        return isinstance(getattr(item, "name", None), str) and all(
+            callable(method := getattr(item, part, None)) and not inspect.iscoroutinefunction(method)
+            for part in ("check", "charge")
+        )
+    return isinstance(item, kind)
+
+
+# Checking
+
+
+def _refuse(sentences: Iterator[str]) -> None:
+    if found := list(sentences):
+        raise PluginError("; ".join(found))
+
+
+def _repeats(what: str, names: Sequence[str]) -> Iterator[str]:
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"it declares {what} {name} twice"
+
+
+def _bad_keys(keys: Sequence[ConfigKey]) -> Iterator[str]:
+    kernel = {key.name for key in KERNEL_KEYS} | {"plugins"}
+    for key in keys:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", key.name):
+            yield f"{key.name!r} is no name for a setting"
+        elif key.daemon and key.name in kernel:
+            yield f"the setting {key.name} is ahpd's own"
+        elif not key.daemon and key.name in SWITCHES and key.name != "hostTools":
+            yield f"the option {key.name} is ahpd's own"
+        elif reason := bad_schema(key.schema):
+            yield f"the schema of the setting {key.name} is not valid: {reason}"
+
+
+def _bad_tool(tool: Tool) -> Iterator[str]:
+    if not TOOL_NAME.fullmatch(tool.name):
+        yield f"the tool name {tool.name!r} is not 1 to 64 letters, digits, _ or -"
+    # `type(...).__call__` is for objects that can be called; a plain function's is no coroutine function.
+    if not any(map(inspect.iscoroutinefunction, (tool.run, type(tool.run).__call__))):
+        yield f"the tool {tool.name} has a run that is not an async function"
+    for words in (None, tool.compact, tool.at_door):
+        if reason := bad_input_schema(tool.input_schema(words)):
+            yield f"the input schema of the tool {tool.name} is not valid: {reason}"
+            return
+
+
+def _bad_agents(agents: Sequence[Agent]) -> Iterator[str]:
+    for agent in agents:
+        provider = agent.provider
+        if not isinstance(provider, str) or not PROVIDER.fullmatch(provider):
+            yield f"the agent id {provider!r} is not a lower-case URI scheme"
+        elif provider in TAKEN_SCHEMES or provider.startswith("ahp-"):
+            yield f"the agent id {provider} is a URI scheme that means something else"
+
+
+def bad_input_schema(schema: Mapping[str, Any]) -> str | None:
+    """Why this cannot be a tool's input schema. Providers refuse a whole request over one such tool."""
+    if alternatives := [word for word in ("anyOf", "oneOf", "allOf") if word in schema]:
+        return f"{alternatives[0]} is not allowed at its top level"
+    if reason := bad_schema(schema):
+        return reason
+    return None if schema.get("type") == "object" else 'its top level must say "type": "object"'
+
+
+# Clashes
+
+
+def _agreed(
+    keys: Mapping[str, tuple[ConfigKey, ...]],
+) -> tuple[dict[str, tuple[ConfigKey, ...]], dict[str, list[str]]]:
+    """The keys without daemon keys that two plugins declare, and the sentences those plugins show for it."""
+    clashes: dict[str, list[str]] = {}
+    shared = [(name, key.name, key) for name, own in keys.items() for key in own if key.daemon]
+    undisputed = {key_name for _, key_name, _ in _undisputed("the setting", shared, clashes)}
+    agreed = {
+        name: tuple(key for key in own if not key.daemon or key.name in undisputed) for name, own in keys.items()
+    }
+    return agreed, clashes
+
+
+def _undisputed(
+    what: str, claims: Collection[tuple[str, str, T]], clashes: dict[str, list[str]]
+) -> list[tuple[str, str, T]]:
+    """The claims (plugin, name, thing) on names nobody else claims. The others' plugins get a sentence each."""
+    owners: dict[str, list[str]] = {}
+    for plugin, name, _ in claims:
+        owners.setdefault(name, []).append(plugin)
+    for name, plugins in owners.items():
+        if len(plugins) > 1:
+            for plugin in plugins:
+                sentence = f"{what} {name} is declared by {' and '.join(plugins)}; neither is used"
+                clashes.setdefault(plugin, []).append(sentence)
+    return [claim for claim in claims if len(owners[claim[1]]) == 1]
+
+
+def _keys_elsewhere(loader: Loader, config: Config) -> set[str]:
+    """Daemon keys of plugins that are not loaded now, as they declared them when they last were."""
+    return {
+        str(key.get("name"))
+        for name, entry in read_cache(config.places).items()
+        if name not in loader.modules
+        for key in entry.get("keys", ())
+        if key.get("daemon")
+    }

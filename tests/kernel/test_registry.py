@@ -1,0 +1,333 @@
+"""`ahpd.registry`: asked one by one, checked, clashes named, frozen."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ahpd import ConfigKey, Tool, ToolCall, hookimpl
+from ahpd.config import Config, Overrides
+from ahpd.errors import ConfigError, StartError
+from ahpd.plugins import Discovery, Found, Loader, Status, read_cache
+from ahpd.registry import Registry, build, changes
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AHPD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("AHPD_CONFIG", raising=False)
+
+
+async def run(call: ToolCall) -> str:
+    return "ran"
+
+
+def tool(name: str, **more: Any) -> Tool:
+    return Tool(name, run, **more)
+
+
+class Limit:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def check(self, call: ToolCall) -> str | None:
+        return None
+
+    def charge(self, call: ToolCall) -> None: ...
+
+
+class Agent:
+    def __init__(self, provider: str) -> None:
+        self.provider = self.display_name = self.description = provider
+
+    def models(self) -> list[Any]:
+        return []
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    def capabilities(self) -> dict[str, Any]:
+        return {}
+
+    async def open(self, start: Any) -> Any: ...
+
+    async def past(self) -> Any: ...
+
+
+def returning(value: Any) -> Callable[..., Any]:
+    return lambda: value
+
+
+def module(**hooks: Any) -> object:
+    """A plugin whose hooks return (or, when given something to call, do) what is said here."""
+    made = types.ModuleType("made_up")
+    for name, value in hooks.items():
+        function = value if callable(value) else returning(value)
+        setattr(made, f"ahpd_{name}", hookimpl(function))
+    return made
+
+
+def loaded(text: str = "", **plugins: object) -> Loader:
+    """A loader that holds these modules as if they had been imported from distributions."""
+    config = Config.load(overrides=Overrides(plugins=tuple(plugins), plugin_options=tuple(text.split())))
+    found = {name: (Found(name, name, f"dist-{name}", "1.0"),) for name in plugins}
+    loader = Loader(config, Discovery(found))
+    for name, made in plugins.items():
+        add(loader, name, made)
+    return loader
+
+
+def add(loader: Loader, name: str, made: object) -> None:
+    loader.manager.register(made, name=name)
+    loader.modules[name], loader.statuses[name] = made, Status("ready")
+
+
+def built(**plugins: object) -> Registry:
+    loader = loaded(**plugins)
+    return build(loader, loader.config)
+
+
+def names(registry: Registry) -> list[tuple[str, str]]:
+    return [(registered.plugin, registered.tool.name) for registered in registry.tools]
+
+
+def test_everything_is_attributed_and_in_order() -> None:
+    registry = built(
+        zz=module(tools=[tool("b"), tool("a")], limits=[Limit("l")]),
+        aa=module(tools=lambda: (tool(name) for name in ("d", "c")), agents=[Agent("x")]),
+    )
+    assert names(registry) == [("aa", "d"), ("aa", "c"), ("zz", "b"), ("zz", "a")]
+    assert [(plugin, limit.name) for plugin, limit in registry.limits] == [("zz", "l")]
+    assert [(provider, plugin) for provider, (plugin, _) in registry.agents.items()] == [("x", "aa")]
+    assert registry.problems == {}
+    assert [row["provides"]["tools"] for row in registry.rows()] == [["d", "c"], ["b", "a"]]
+
+
+def test_the_default_list_comes_first() -> None:
+    first = Config.load().default_plugins[-1]
+    registry = built(**{"aa": module(tools=[tool("a")]), first: module(tools=[tool("z")])})
+    assert names(registry) == [(first, "z"), ("aa", "a")]
+
+
+def test_hooks_get_the_arguments_they_name() -> None:
+    def tools(config: Any) -> list[Tool]:
+        return [tool(f"{config.name}_{config.options['kind']}_{config.settings['port']}")]
+
+    keys = [ConfigKey("kind", {"type": "string"}, "plain")]
+    registry = built(dice=module(tools=tools, config_keys=keys))
+    assert names(registry) == [("dice", "dice_plain_9187")]
+
+
+def boom() -> Any:
+    raise RuntimeError("in the hook")
+
+
+def leave() -> Any:
+    raise SystemExit(1)
+
+
+def halfway() -> Iterator[Tool]:
+    yield tool("first")
+    raise RuntimeError("halfway")
+
+
+def endless() -> Iterator[Tool]:
+    while True:
+        yield tool("again")
+
+
+async def waiting(call: ToolCall) -> list[Tool]:
+    return []
+
+
+def plain(call: ToolCall) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("hooks", "words"),
+    [
+        ({"tools": boom}, "RuntimeError: in the hook"),
+        ({"tools": leave}, "SystemExit"),
+        ({"tools": halfway}, "halfway"),
+        ({"tools": endless}, "more than 1000"),
+        ({"limits": boom}, "in the hook"),
+        ({"agents": boom}, "in the hook"),
+        ({"config_keys": boom}, "in the hook"),
+        ({"tools": None}, "ahpd_tools must return a list of Tool, not None"),
+        ({"tools": 3}, "not a int"),
+        ({"tools": "abc"}, "one item is a str"),
+        ({"tools": [Tool]}, "one item is a type"),
+        ({"tools": lambda: waiting(None)}, "to await"),  # type: ignore[arg-type]
+        ({"limits": [Limit]}, "one item"),
+        ({"limits": [object()]}, "one item is a object"),
+        ({"agents": [object()]}, "one item is a object"),
+        ({"config_keys": [{"name": "x"}]}, "one item is a dict"),
+        ({"tools": [tool("two words")]}, "'two words'"),
+        ({"tools": [tool("x" * 65)]}, "64"),
+        ({"tools": [tool("a"), tool("a")]}, "the tool a twice"),
+        ({"tools": [Tool("slow", plain)]}, "slow has a run that is not an async function"),  # type: ignore[arg-type]
+        ({"tools": [tool("t", schema={"type": "strng"})]}, "the tool t is not valid: type"),
+        ({"tools": [tool("t", schema={"anyOf": [{"type": "object"}]})]}, "anyOf is not allowed"),
+        ({"tools": [tool("t", schema={"type": "object", "oneOf": [{}]})]}, "oneOf is not allowed"),
+        ({"tools": [tool("t", schema={"type": "array"})]}, "type"),
+        ({"tools": [tool("t", schema={})]}, "type"),
+        ({"tools": [tool("t", parameters={"n": {"type": "int"}})]}, "properties/n/type"),
+        ({"tools": [tool("t", parameters={"n": {"$ref": "http://x.example/"}})]}, "x.example"),
+        ({"agents": [Agent("Upper")]}, "'Upper'"),
+        ({"agents": [Agent("file")]}, "file"),
+        ({"agents": [Agent("ahp-chat")]}, "ahp-chat"),
+        ({"agents": [Agent("a"), Agent("a")]}, "the agent a twice"),
+        ({"config_keys": [ConfigKey("port", {}, daemon=True)]}, "port is ahpd's own"),
+        ({"config_keys": [ConfigKey("enabled", {})]}, "enabled is ahpd's own"),
+        ({"config_keys": [ConfigKey("x", {"type": "nothing"})]}, "schema of the setting x"),
+        ({"config_keys": [ConfigKey("a b", {})]}, "'a b'"),
+    ],
+)
+def test_a_wrong_declaration_drops_that_plugin_whole(hooks: dict[str, Any], words: str) -> None:
+    others = {name: [] for name in ("limits",) if name not in hooks}
+    if "tools" not in hooks:
+        others["tools"] = [tool("lost_too")]
+    registry = built(bad=module(**others, **hooks), good=module(tools=[tool("kept")]))
+    assert names(registry) == [("good", "kept")]
+    assert registry.statuses["bad"].state == "error"
+    assert words in registry.problems["bad"]
+    assert not registry.loader.manager.has_plugin("bad")
+
+
+def test_every_bad_tool_is_named() -> None:
+    bad = [tool("one", schema={"anyOf": []}), tool("fine"), tool("two", schema={"type": "strng"})]
+    reason = built(bad=module(tools=bad)).problems["bad"]
+    assert "the tool one " in reason
+    assert "the tool two " in reason
+    assert "fine" not in reason
+
+
+def test_a_missing_option_is_unconfigured() -> None:
+    def tools(config: Any) -> list[Tool]:
+        config.require("key")
+        return []
+
+    status = built(needs=module(tools=tools)).statuses["needs"]
+    assert (status.state, status.reason) == ("unconfigured", "plugins.needs.key must be set")
+    assert status.next == "ahpd config set plugins.needs.key VALUE"
+
+
+def test_a_required_plugin_that_is_not_ready_stops_the_start() -> None:
+    loader = loaded("bad.required=true", bad=module(tools=boom))
+    with pytest.raises(StartError, match="plugin bad is required and is error: .*in the hook"):
+        build(loader, loader.config)
+
+
+def test_a_wrong_setting_stops_the_start() -> None:
+    keys = [ConfigKey("sides", {"type": "integer"}, 6)]
+    loader = loaded("dice.sides=many", dice=module(config_keys=keys))
+    with pytest.raises(ConfigError, match="plugins.dice.sides must be an integer"):
+        build(loader, loader.config)
+    assert build(loader, loader.config, strict=False).contributions["dice"].keys == tuple(keys)
+
+
+# Clashes
+
+
+def test_a_clash_names_both_and_uses_neither() -> None:
+    registry = built(
+        one=module(tools=[tool("lookup"), tool("mine")], agents=[Agent("x")]),
+        two=module(tools=[tool("lookup"), tool("ours")], agents=[Agent("x"), Agent("y")]),
+        three=module(tools=[tool("other")]),
+    )
+    assert [name for _, name in names(registry)] == ["mine", "other", "ours"]
+    assert list(registry.agents) == ["y"]
+    for plugin in ("one", "two"):
+        assert registry.statuses[plugin].state == "error"
+        assert "the tool lookup is declared by one and two; neither is used" in registry.problems[plugin]
+        assert "the agent x is declared by one and two" in registry.problems[plugin]
+    assert registry.statuses["three"].state == "ready"
+
+
+def test_a_clash_of_settings() -> None:
+    shared = ConfigKey("shared", {"type": "boolean"}, True, daemon=True)
+    registry = built(
+        one=module(config_keys=[shared, ConfigKey("own", {}, 1)]),
+        two=module(config_keys=[shared, ConfigKey("own", {}, 2)]),
+    )
+    assert "shared" not in registry.config.settings
+    assert registry.config.plugin("two").options == {"own": 2}, "options are each plugin's own"
+    assert set(registry.problems) == {"one", "two"}
+
+
+def test_a_clash_ends_with_the_other_plugin() -> None:
+    loader = loaded(one=module(tools=[tool("lookup")]), two=module(tools=[tool("lookup")]))
+    first = build(loader, loader.config)
+    loader.unload("two")
+    second = build(loader, loader.config, first)
+    assert names(second) == [("one", "lookup")]
+    assert second.problems == {}
+
+
+# Again, in a running host
+
+
+def test_who_stayed_is_not_asked_again() -> None:
+    asked: list[str] = []
+
+    def tools() -> list[Tool]:
+        asked.append("tools")
+        return [tool("kept")]
+
+    def keys() -> list[ConfigKey]:
+        asked.append("keys")
+        return []
+
+    loader = loaded(one=module(tools=tools, config_keys=keys))
+    first = build(loader, loader.config)
+    add(loader, "two", module(tools=[tool("new")]))
+    second = build(loader, loader.config, first)
+    assert asked == ["keys", "tools"]
+    assert second.tools[0] == first.tools[0]
+    assert second.tools[0].tool is first.tools[0].tool
+    done = changes(first, second)
+    assert (done["loaded"], done["unloaded"], done["restart"]) == (["two"], [], [])
+    assert [row["name"] for row in done["plugins"]] == ["one", "two"]
+    loader.unload("one")
+    assert changes(second, build(loader, loader.config, second))["unloaded"] == ["one"]
+    add(loader, "one", module(tools=tools))
+    build(loader, loader.config, second)
+    assert asked == ["keys", "tools", "tools"]
+
+
+def test_changes_say_what_waits_for_a_restart() -> None:
+    loader = loaded()
+    before = build(loader, loader.config)
+    other = Config.load(overrides=Overrides(settings={"port": "1", "advancedTools": True}, plugins=()))
+    done = changes(before, build(loader, other, before))
+    assert (done["changed"], done["restart"]) == (["port", "advancedTools"], ["port"])
+
+
+def test_what_was_learned_is_remembered() -> None:
+    keys = [ConfigKey("everywhere", {"type": "boolean"}, False, daemon=True)]
+    registry = built(good=module(tools=[tool("t")], config_keys=keys), bad=module(tools=boom))
+    registry.remember()
+    cache = read_cache(registry.config.places)
+    assert cache["good"]["provides"]["tools"] == ["t"]
+    assert cache["good"]["keys"][0]["name"] == "everywhere"
+    assert (cache["bad"]["state"], cache["bad"]["version"]) == ("error", "1.0")
+
+    registry.config.places.config.mkdir(exist_ok=True)
+    registry.config.places.user_file.write_text("everywhere = true\n")
+    loader = loaded()
+    assert build(loader, loader.config).config.warnings == (), "the key of a plugin that is off"
+
+
+def test_the_report_says_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
+    registry = built(bad=module(tools=boom))
+    registry.report()
+    said = capsys.readouterr().err
+    assert "plugin bad" in said
+    assert "Traceback" in said
+    build(registry.loader, registry.config, registry).report(registry)
+    assert capsys.readouterr().err == ""
