@@ -1,0 +1,268 @@
+"""One client's connection: its handshake, what it watches, and the messages between.
+
+Requests are answered in the order they came, except those that have to wait for something to end; actions
+always take effect in the order they came. Knows the protocol's messages and nothing of bytes on a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import trio
+
+from ahpd.access import Principal
+from ahpd.errors import AhpdError, MethodNotFound, Rejected
+from ahpd.log import get
+from ahpd.protocol import frames
+from ahpd.protocol.actions import ACTIONS
+from ahpd.protocol.shapes import ShapeError, check_action, decode_params
+from ahpd.state import Deliverable, Spelling, State
+from ahpd.wire import gate
+from ahpd.wire.clients import Client, Clients
+
+WAITING = 64
+"""Requests of one connection that may wait for something at once; the next one is read when one is done."""
+
+
+class Transport(Protocol):
+    """Where messages go. `ready` makes a message sendable; equal `form`s may share what it made."""
+
+    form: str
+
+    def ready(self, payload: bytes) -> bytes: ...
+
+    def push(self, made: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A channel as a client named it: the held name, its kind, and the spelling the client uses."""
+
+    uri: str
+    kind: str
+    spelling: Spelling | None
+
+
+class Later:
+    """A handler's answer that is not there yet; it is awaited beside the connection's other work."""
+
+    def __init__(self, answer: Awaitable[Any]) -> None:
+        self.answer = answer
+
+
+class Services(Protocol):
+    """What a connection asks of the host."""
+
+    state: State
+    clients: Clients
+
+    def require(self, principal: Principal, grant: str, resource: str = "") -> None: ...
+
+    def find(self, uri: str) -> Target | None: ...
+
+    async def serve(self, connection: Connection, method: str, params: Any) -> Any: ...
+
+    def apply(
+        self, principal: Principal, target: Target, action: dict[str, Any], origin: Mapping[str, Any]
+    ) -> None: ...
+
+    def client_left(self, client: Client) -> None: ...
+
+
+class Connection:
+    """One connected client. Implements `ahpd.state.Subscriber`."""
+
+    def __init__(self, services: Services, transport: Transport, principal: Principal) -> None:
+        self.services, self.principal = services, principal
+        self.client: Client | None = None
+        self.watching: dict[str, Spelling | None] = {}
+        self._transport = transport
+        self._waiting = trio.CapacityLimiter(WAITING)
+        self._log = get("ahpd.connection")
+
+    # -- out --------------------------------------------------------------------------------------------
+
+    def deliver(self, message: Deliverable, spelling: Spelling | None) -> None:
+        form = self._transport.form if spelling is None else (self._transport.form, spelling)
+        made = message.frames.get(form)
+        if made is None:
+            made = message.frames[form] = self._transport.ready(message.encode(spelling))
+        self._transport.push(made)
+
+    def _send(self, payload: bytes) -> None:
+        self._transport.push(self._transport.ready(payload))
+
+    # -- in ---------------------------------------------------------------------------------------------
+
+    async def handle(self, raw: bytes, nursery: trio.Nursery) -> None:
+        """One message of the client. Never raises for anything a client can send."""
+        try:
+            message = frames.parse(raw)
+        except frames.FrameError as error:
+            self._send(frames.error(error.id, error.code, error.message))
+            return
+        if isinstance(message, frames.Request):
+            await self._request(message, nursery)
+        elif isinstance(message, frames.Notification):
+            self._notification(message)
+
+    async def _request(self, request: frames.Request, nursery: trio.Nursery) -> None:
+        try:
+            answer = await self._serve(request.method, request.params)
+        except Exception as error:
+            self._refuse(request, error)
+            return
+        if isinstance(answer, Later):
+            await self._waiting.acquire_on_behalf_of(answer)
+            nursery.start_soon(self._answer_later, request, answer)
+        else:
+            self._send(frames.result(request.id, answer))
+
+    async def _answer_later(self, request: frames.Request, later: Later) -> None:
+        try:
+            self._send(frames.result(request.id, await later.answer))
+        except Exception as error:
+            self._refuse(request, error)
+        finally:
+            self._waiting.release_on_behalf_of(later)
+
+    def _refuse(self, request: frames.Request, error: Exception) -> None:
+        if isinstance(error, ShapeError):
+            self._send(frames.error(request.id, frames.INVALID_PARAMS, str(error)))
+        elif isinstance(error, AhpdError):
+            self._send(frames.error(request.id, error.code, error.sentence, error.data))
+        else:
+            self._log.exception("request failed", method=request.method)
+            sentence = f"The host could not do {request.method}; its log has the details"
+            self._send(frames.error(request.id, frames.INTERNAL_ERROR, sentence))
+
+    async def _serve(self, method: str, params: Any) -> Any:
+        if method == "ping":
+            return None
+        if self.client is None and method not in ("initialize", "reconnect"):
+            raise MethodNotFound(f"{method} is not served before initialize")
+        if method not in gate.METHODS or method in NOTIFICATIONS:
+            raise MethodNotFound(f"This host does not serve {method}")
+        grant = gate.METHODS[method]
+        if grant is not None:
+            self.services.require(self.principal, grant)
+        return await self.services.serve(self, method, decode_params(method, params))
+
+    def _notification(self, message: frames.Notification) -> None:
+        handler = NOTIFICATIONS.get(message.method)
+        if handler is None or self.client is None:
+            return
+        try:
+            handler(self, decode_params(message.method, message.params))
+        except ShapeError as error:
+            self._log.debug("notification ignored", method=message.method, why=str(error))
+            if message.method == "dispatchAction":
+                self._reject_misshapen(message.params, str(error))
+        except Exception:
+            self._log.exception("notification failed", method=message.method)
+
+    # -- watching ---------------------------------------------------------------------------------------
+
+    def watch(self, named: str, target: Target, turns: int | None = None) -> dict[str, Any]:
+        """Subscribe to a channel; its snapshot, in the client's spelling."""
+        snapshot = self.attach(target)
+        if self.client is not None:
+            channel = self.services.state.channels[target.uri]
+            self.client.watched[target.uri] = (channel.number, snapshot["fromSeq"])
+        state = snapshot["state"] if turns is None else latest_turns(snapshot["state"], turns)
+        if target.spelling is not None:
+            state = target.spelling.out(state)
+        return {"resource": named, "state": state, "fromSeq": snapshot["fromSeq"]}
+
+    def attach(self, target: Target) -> dict[str, Any]:
+        """Subscribe to a channel; its snapshot, in held names. Raises `PermissionDenied`."""
+        grant = gate.CHANNELS.get(target.kind)
+        if grant is not None:
+            self.services.require(self.principal, grant, target.uri)
+        self.watching[target.uri] = target.spelling
+        return self.services.state.subscribe(target.uri, self, target.spelling)
+
+    def shown(self, target: Target, after: int) -> bool:
+        """Whether this client holds a state of the channel that what came after a number can be applied to."""
+        if self.client is None:
+            return False
+        number, since = self.client.watched.get(target.uri, (0, 0))
+        return number == self.services.state.channels[target.uri].number and since <= after
+
+    def _unsubscribe(self, params: Any) -> None:
+        target = self.services.find(params.channel)
+        if target is not None and target.uri in self.watching:
+            del self.watching[target.uri]
+            self.services.state.unsubscribe(target.uri, self)
+            if self.client is not None:
+                self.client.watched.pop(target.uri, None)  # from here on it misses what happens
+
+    def gone(self) -> None:
+        """The connection has ended."""
+        for uri in self.watching:
+            self.services.state.unsubscribe(uri, self)
+        self.watching.clear()
+        if self.client is not None:
+            self.services.clients.left(self.client)
+            self.services.client_left(self.client)
+
+    # -- actions ----------------------------------------------------------------------------------------
+
+    def _dispatch(self, params: Any) -> None:
+        client, action = self.client, params.action
+        target = self.services.find(params.channel)
+        if target is None or client is None or client.repeats(params.client_seq):
+            return
+        origin = {"clientId": client.id, "clientSeq": params.client_seq}
+        try:
+            if target.spelling is not None:
+                action = target.spelling.held(action)
+            self._check(target, action)
+            self.services.apply(self.principal, target, action, origin)
+        except (ShapeError, AhpdError) as error:
+            self._reject(target, action, origin, str(error))
+        except Exception:
+            self._log.exception("action failed", channel=target.uri, action=action.get("type"))
+            self._reject(target, action, origin, "The host could not apply this; its log has the details")
+
+    def _reject_misshapen(self, params: Mapping[str, Any], reason: str) -> None:
+        """Answer a dispatch that does not even have the shape of one, as far as it says where and by whom."""
+        channel, seq, action = params.get("channel"), params.get("clientSeq"), params.get("action")
+        target = self.services.find(channel) if isinstance(channel, str) else None
+        whole = isinstance(seq, int) and not isinstance(seq, bool) and isinstance(action, dict)
+        if target is not None and whole and self.client is not None and isinstance(action, dict):
+            origin = {"clientId": self.client.id, "clientSeq": seq}
+            self._reject(target, action, origin, reason)
+
+    def _check(self, target: Target, action: dict[str, Any]) -> None:
+        kind = action.get("type")
+        row = ACTIONS.get(kind) if isinstance(kind, str) else None
+        if row is None:
+            raise Rejected(f"This host does not know the action {kind!r}")
+        if not row.client_may:
+            raise Rejected(f"{kind} is the host's to say")
+        if row.kind != target.kind:
+            raise Rejected(f"{kind} does not belong on a {target.kind} channel")
+        check_action(action)
+        self.services.require(self.principal, gate.ACTIONS[str(kind)], target.uri)
+
+    def _reject(self, target: Target, action: dict[str, Any], origin: Mapping[str, Any], reason: str) -> None:
+        envelope = self.services.state.address(target.uri, action, str(origin["clientId"]), origin, reason)
+        self.deliver(envelope, target.spelling)
+
+
+NOTIFICATIONS: Mapping[str, Callable[[Connection, Any], None]] = {
+    "unsubscribe": Connection._unsubscribe,
+    "dispatchAction": Connection._dispatch,
+}
+
+
+def latest_turns(state: dict[str, Any], count: int) -> dict[str, Any]:
+    """A chat's state with its newest turns only, one at least, and the cursor for the ones before."""
+    turns, count = state.get("turns"), max(count, 1)
+    if not isinstance(turns, list) or len(turns) <= count:
+        return state
+    kept = turns[len(turns) - count :]
+    return {**state, "turns": kept, "turnsNextCursor": kept[0]["id"]}
