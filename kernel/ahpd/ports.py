@@ -5,14 +5,16 @@ Knows no file format, no user file and no URI scheme.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from ahpd.errors import ConfigError
 from ahpd.tools import ToolCall
 
 Applies = Literal["live", "session", "restart"]
+Reducer: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+"""A pure function of a channel's state and an action, from the protocol; keyed by `session` and `chat`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ class PluginConfig:
 
 
 class Limit(Protocol):
-    """A bound on what a model may start by itself: read before a call, charged after it succeeded."""
+    """A bound on what a model may start by itself.
+
+    A call that passed `check` is charged before it runs and given back when it fails, so that calls running side
+    by side cannot pass one bound together and a refused call costs nothing.
+    """
 
     @property
     def name(self) -> str: ...
@@ -63,6 +69,10 @@ class Limit(Protocol):
         ...
 
     def charge(self, call: ToolCall) -> None: ...
+
+    def refund(self, call: ToolCall) -> None:
+        """Take back what `charge` counted for this call."""
+        ...
 
 
 class ChildProcess(Protocol):
@@ -93,3 +103,150 @@ class Spawner(Protocol):
         stdout: int | None = None,
         stderr: int | None = None,
     ) -> ChildProcess: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """What the catalogue needs of a stored session. `summary` is its last `SessionSummary`.
+
+    `busy` says that a turn was running when it was last written: the host has to end it.
+    """
+
+    uri: str
+    id: str
+    aliases: tuple[str, ...]
+    parent: str | None
+    summary: Mapping[str, Any]
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChat:
+    """A chat as it was last written. `state` holds its newest turns, and `turnsNextCursor` when there are more.
+
+    `record` is what the host and plugins keep of it beside the state clients see.
+    """
+
+    uri: str
+    state: Mapping[str, Any]
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A session as it was last written, chats in their order. `record` as in `StoredChat`."""
+
+    uri: str
+    state: Mapping[str, Any]
+    chats: tuple[StoredChat, ...]
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PutSession:
+    """A session's row and its whole state; earlier actions of its channel are contained in it."""
+
+    row: SessionRow
+    state: Mapping[str, Any]
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PutChat:
+    """A chat's whole state, its completed turns apart; earlier actions of its channel are contained in it.
+
+    `turns` are appended to what is kept, unless `replace` says that they are all there are.
+    """
+
+    session: str
+    uri: str
+    state: Mapping[str, Any]
+    record: Mapping[str, Any]
+    turns: Sequence[Mapping[str, Any]] = ()
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PutSummary:
+    """A session's row alone."""
+
+    row: SessionRow
+
+
+@dataclass(frozen=True, slots=True)
+class PutRecord:
+    """What is kept of a chat beside its state."""
+
+    chat: str
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One action of a session or a chat since it was last put; `load` answers the state with it applied."""
+
+    channel: str
+    seq: int
+    action: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DropChat:
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropSession:
+    """A session, its chats, their turns, and every action of any of them."""
+
+    uri: str
+
+
+StoreOp: TypeAlias = PutSession | PutChat | PutSummary | PutRecord | Append | DropChat | DropSession
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A store that can be used: every row it holds, and a number above every `serverSeq` it ever gave room for."""
+
+    rows: Sequence[SessionRow]
+    seq: int
+
+
+class SessionStore(Protocol):
+    """Keeps sessions over restarts. What `commit` returned for is on disk, whatever happens next.
+
+    `write` only queues, in order, and never waits; everything queued between two commits is kept whole or not at
+    all. Reads see what has been queued before them. The reducers it is opened with apply the actions that were
+    appended after a state was put.
+    """
+
+    async def open(self, reducers: Mapping[str, Reducer]) -> Opened:
+        """Raises `StartError` saying what is wrong and where, and changes nothing then."""
+        ...
+
+    def write(self, op: StoreOp) -> None: ...
+
+    @property
+    def pending(self) -> bool:
+        """Whether something is queued, or on its way, that is not on disk yet."""
+        ...
+
+    async def commit(self) -> None:
+        """Return when everything queued before the call is on disk. Raises `AhpdError` when it cannot be."""
+        ...
+
+    async def reserve(self, seq: int) -> None:
+        """Remember, durably, that numbers up to `seq` may be given out; `Opened.seq` will be at least that."""
+        ...
+
+    async def load(self, uri: str) -> StoredSession | None: ...
+
+    async def turns(
+        self, chat: str, before: str | None, limit: int
+    ) -> tuple[Sequence[Mapping[str, Any]], str | None]:
+        """The newest `limit` completed turns before the turn with that id (all for `None`), oldest first, and the
+        cursor for the ones before them. Raises `KeyError` for an id the chat does not have."""
+        ...
+
+    async def close(self) -> None: ...

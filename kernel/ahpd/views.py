@@ -63,6 +63,8 @@ class Lineage(Protocol):
 
     def charge(self, session: str, what: str) -> None: ...
 
+    def refund(self, session: str, what: str) -> None: ...
+
 
 class HostApi(Protocol):
     """The verbs of a running host. Each raises an `AhpdError` whose text is fit for a person."""

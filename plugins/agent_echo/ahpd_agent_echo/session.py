@@ -200,7 +200,8 @@ def _delta(number: int, size: int) -> str:
 
 
 def _confirmation(name: str, arguments: Mapping[str, Any]) -> Confirmation:
-    return Confirmation(f"Run {name}?", f"The echo agent was asked to call {name} with {_json(arguments)}")
+    shown = f"`{name}`"  # bare underscores would be drawn as emphasis
+    return Confirmation(f"Run {shown}?", f"The echo agent was asked to call {shown} with `{_json(arguments)}`")
 
 
 def _shown(tool: BoundTool) -> dict[str, Any]:

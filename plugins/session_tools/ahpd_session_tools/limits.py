@@ -1,6 +1,6 @@
 """What an agent may start by itself. Implements "Limits" of the product's "Tools" page, in its words.
 
-Counts are kept per session tree, against the session whose tool was called, and taken once the call succeeded.
+Counts are kept per session tree, against the session whose tool was called, and given back when a call fails.
 A call with no session, at a door, is in no tree and bounded by nothing here.
 """
 
@@ -35,6 +35,10 @@ class TreeLimit:
         if call.session is not None and self.counts(call):
             call.host.lineage.charge(call.session.uri, self.name)
 
+    def refund(self, call: ToolCall) -> None:
+        if call.session is not None and self.counts(call):
+            call.host.lineage.refund(call.session.uri, self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class DepthLimit:
@@ -55,6 +59,9 @@ class DepthLimit:
 
     def charge(self, call: ToolCall) -> None:
         """Depth is a place in the tree: there is nothing to count."""
+
+    def refund(self, call: ToolCall) -> None:
+        """Nothing was counted."""
 
 
 def _makes_session(call: ToolCall) -> bool:

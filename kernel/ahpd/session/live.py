@@ -1,0 +1,113 @@
+"""The live records of sessions and chats: what is remembered beside the state clients see.
+
+Plain data with no verbs of their own; who may change what is in `sessions`, `chats` and `turns`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import trio
+
+from ahpd.access import Principal
+from ahpd.agents import Agent, AgentSession
+from ahpd.processes import Children
+from ahpd.protocol.times import write_time
+from ahpd.session.names import ChatSpelling, SessionSpelling
+from ahpd.tools import OfferedTool
+
+
+def now() -> str:
+    """The wall clock as the protocol writes it."""
+    return write_time(datetime.now(UTC))
+
+
+class Running(Protocol):
+    """The running turn of a chat, as far as its record needs to know it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def principal(self) -> Principal: ...
+
+    def answered(self, waiting_id: str, value: Any) -> bool:
+        """Hand an answer to whoever waits for it inside the turn; false when nobody does."""
+        ...
+
+    def stop(self) -> None:
+        """The turn has ended in state: let its agent go, say nothing more."""
+        ...
+
+
+@dataclass(slots=True)
+class QueuedMessage:
+    """What the host keeps of a queued message beside the protocol's `{id, message}`."""
+
+    principal: Principal
+    by: str | None
+    """Who may replace or cancel it: the chat that sent it, or the person at a door."""
+    revision: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class LiveChat:
+    """One conversation. `turn` is the one running now; `agent` is opened at its first turn."""
+
+    uri: str
+    session: LiveSession
+    agent: AgentSession | None = None
+    opening: trio.Lock = field(default_factory=trio.Lock)
+    prompting: trio.Lock = field(default_factory=trio.Lock)
+    """Held while the agent runs a turn: one that is still letting go of a cancelled turn is not asked again."""
+    turn: Running | None = None
+    queue: dict[str, QueuedMessage] = field(default_factory=dict)
+    turn_ids: set[str] = field(default_factory=set)
+    _spellings: dict[str, ChatSpelling] = field(default_factory=dict)
+
+    def spelling(self, alias: str, session: SessionSpelling | None) -> ChatSpelling | SessionSpelling | None:
+        """The one shared spelling for a name of this chat, where `session` is how that name spells the session."""
+        if alias == (self.uri if session is None else session.out(self.uri)):
+            return session
+        known = self._spellings.get(alias)
+        if known is None:
+            known = self._spellings[alias] = ChatSpelling(self.uri, alias, session)
+        return known
+
+
+@dataclass(slots=True, eq=False)
+class LiveSession:
+    """One agent in one place, with its chats. `uri` is the held name."""
+
+    uri: str
+    id: str
+    provider: str
+    agent: Agent
+    created_at: str
+    values: dict[str, Any]
+    """The session settings in force; `settings` is the same, to be read only."""
+    owner: str | None = None
+    strategy: str = "activeAgent"
+    chats: dict[str, LiveChat] = field(default_factory=dict)
+    offered: tuple[OfferedTool, ...] = ()
+    spellings: dict[str, SessionSpelling] = field(default_factory=dict)
+    children: Children = field(default_factory=Children)
+    nursery: trio.Nursery | None = None
+    closing: trio.Event = field(default_factory=trio.Event)
+    closed: trio.Event = field(default_factory=trio.Event)
+    settings: MappingProxyType[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settings = MappingProxyType(self.values)
+
+    def spelling(self, alias: str) -> SessionSpelling | None:
+        """The one shared spelling for an alias; `None` for the held name itself."""
+        if alias == self.uri:
+            return None
+        known = self.spellings.get(alias)
+        if known is None:
+            known = self.spellings[alias] = SessionSpelling(self.uri, alias)
+        return known

@@ -1,0 +1,297 @@
+"""A session's life in one documented order, and finding one by any of its names.
+
+Create: check, record, channels, nursery, announce, open the agent, `session/ready`. Whatever fails before the
+announcement leaves nothing behind; what fails after it is state (`session/creationFailed`). Dispose: end turns,
+let agents go, end processes, close channels, announce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import trio
+
+from ahpd.agents import Agent
+from ahpd.errors import InvalidParams, ProviderNotFound, SessionExists, SessionNotFound
+from ahpd.lineage import SessionTrees
+from ahpd.log import get
+from ahpd.session import names
+from ahpd.session.catalogue import IDLE, Catalogue
+from ahpd.session.chats import Chats
+from ahpd.session.live import LiveChat, LiveSession, now
+from ahpd.session.settings import schema_of, settle
+from ahpd.session.turns import Turns
+from ahpd.state import Json, Spelling, State
+from ahpd.tooling.fence import is_contained
+from ahpd.tools import OfferedTool
+from ahpd.views import SessionView
+
+Agents = Callable[[], Mapping[str, Agent]]
+OfferFor = Callable[[LiveSession], tuple[OfferedTool, ...]]
+
+
+class Sessions:
+    """Every live session of the host, by held name."""
+
+    def __init__(
+        self,
+        state: State,
+        by_uri: dict[str, LiveSession],
+        catalogue: Catalogue,
+        chats: Chats,
+        turns: Turns,
+        lineage: SessionTrees,
+        agents: Agents,
+        offer_for: OfferFor,
+        default_directory: str | None = None,
+    ) -> None:
+        self._state, self.by_uri, self._catalogue = state, by_uri, catalogue
+        self._chats, self._turns, self._lineage = chats, turns, lineage
+        self._agents, self._offer_for = agents, offer_for
+        self._default_directory = default_directory
+        self._aliases: dict[str, LiveSession] = {}
+        self._by_id: dict[str, LiveSession] = {}
+        self._nursery: trio.Nursery | None = None
+
+    # -- finding ----------------------------------------------------------------------------------------
+
+    def find(self, uri: str) -> LiveSession | None:
+        """A session by its held name, by the URI its creator chose, or as `ahp-session:/<id>`."""
+        session = self.by_uri.get(uri) or self._aliases.get(uri)
+        if session is None and uri.startswith(names.SESSION_SCHEME):
+            session = self._by_id.get(uri.partition(":")[2].lstrip("/"))
+        return session
+
+    def get(self, uri: str) -> LiveSession:
+        session = self.find(uri)
+        if session is None:
+            raise SessionNotFound(f"No session at {uri}")
+        return session
+
+    def find_chat(self, uri: str) -> tuple[LiveChat, Spelling | None] | None:
+        """A chat by any of its names, with the spelling that goes with the name."""
+        chat = self._chats.by_uri.get(uri)
+        if chat is not None:
+            return chat, None
+        if uri.startswith("ahp-chat://"):
+            return self._find_by_session(uri)
+        if uri.startswith(names.CHAT_SCHEME):
+            session = self._by_id.get(uri.partition(":")[2].lstrip("/"))
+            if session is not None:
+                default = self._chats.session_state(session).get("defaultChat")
+                if default in session.chats:
+                    return session.chats[default], session.chats[default].spelling(uri, None)
+        return None
+
+    def _find_by_session(self, uri: str) -> tuple[LiveChat, Spelling | None] | None:
+        chat_id, _, code = uri.removeprefix("ahp-chat://").partition("/")
+        alias = names.decode(code.partition("/")[0])
+        session = None if alias is None else self.find(alias)
+        if session is None or alias is None:
+            return None
+        spelling = session.spelling(alias)
+        held = uri if spelling is None else spelling.held(uri)
+        chat = session.chats.get(held)
+        if chat is None and chat_id == "default":
+            # `default` is a role: it may have moved to a chat of another name.
+            default = self._chats.session_state(session).get("defaultChat")
+            chat = session.chats.get(default) if default else None
+        return None if chat is None else (chat, chat.spelling(uri, spelling))
+
+    def view(self, session: LiveSession) -> SessionView:
+        state = self._chats.session_state(session)
+        return SessionView(
+            uri=session.uri,
+            id=session.id,
+            provider=session.provider,
+            title=str(state.get("title", "")),
+            working_directories=tuple(state.get("workingDirectories", ())),
+            default_chat=str(state.get("defaultChat", "")),
+            chats=tuple(session.chats),
+            owner=session.owner,
+            parent=self._lineage.parent(session.uri),
+            settings=dict(session.values),
+            strategy=session.strategy,
+        )
+
+    # -- creating ---------------------------------------------------------------------------------------
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the nursery of all sessions until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def create(
+        self,
+        uri: str,
+        *,
+        provider: str | None = None,
+        working_directories: Sequence[str] = (),
+        config: Mapping[str, Any] | None = None,
+        title: str = "",
+        parent: str | None = None,
+        owner: str | None = None,
+        active_client: Json | None = None,
+        strategy: str = "activeAgent",
+    ) -> LiveSession:
+        """Create a session under the URI its creator chose; it can be watched when this returns."""
+        agent = self._agent(provider)
+        if names.is_root(uri) or uri.startswith(names.CHAT_SCHEME):
+            raise InvalidParams(f"channel must be a session URI, such as echo:/<uuid>; got {uri!r}")
+        held = names.held_name(agent.provider, uri)
+        if self.find(uri) is not None or self._state.get(held) is not None or self._state.get(uri) is not None:
+            raise SessionExists(f"There is already a session at {uri}")
+        properties = schema_of(agent)
+        values = settle(properties, config or {})
+        session = LiveSession(held, names.session_id(uri), agent.provider, agent, now(), values, owner, strategy)
+        if parent is not None:
+            self._lineage.link(held, parent)
+        self._record(session, uri)
+        directories = list(working_directories) or ([self._default_directory] if self._default_directory else [])
+        self._open_channels(session, title, directories, properties, active_client)
+        assert self._nursery is not None
+        await self._nursery.start(self._live, session)
+        self._catalogue.added(session)
+        assert session.nursery is not None
+        session.nursery.start_soon(self._make_ready, session)
+        return session
+
+    def _agent(self, provider: str | None) -> Agent:
+        agents = self._agents()
+        if not agents:
+            raise ProviderNotFound("No agent is enabled here; enable one with: ahpd plugin enable agent-echo")
+        if provider is None:
+            return next(iter(agents.values()))
+        if provider not in agents:
+            raise ProviderNotFound(f"No agent called {provider}; there is {', '.join(agents)}")
+        return agents[provider]
+
+    def _record(self, session: LiveSession, uri: str) -> None:
+        self.by_uri[session.uri] = session
+        self._by_id.setdefault(session.id, session)
+        if uri != session.uri:
+            self._aliases[uri] = session
+
+    def _open_channels(
+        self,
+        session: LiveSession,
+        title: str,
+        directories: list[str],
+        properties: Json,
+        active_client: Json | None,
+    ) -> None:
+        default = names.default_chat(session.uri)
+        state: Json = {
+            "provider": session.provider,
+            "title": title,
+            "status": IDLE,
+            "lifecycle": "creating",
+            "activeClients": [] if active_client is None else [active_client],
+            "chats": [],
+            "defaultChat": default,
+            "config": {
+                "schema": {"type": "object", "properties": properties},
+                "values": session.values.copy(),
+            },
+        }
+        if directories:
+            state["workingDirectories"] = directories
+        channel = self._state.open(session.uri, "session", state)
+        _, entry = self._chats.new_chat(session, default, "", {"kind": "user"})
+        state["chats"] = [entry]
+        session.offered = self._offer_for(session)
+        if session.offered:
+            channel.state = {**state, "serverTools": definitions(session)}
+
+    async def _live(
+        self, session: LiveSession, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """The session's own nursery. A crash inside stops here: it costs this session's turns."""
+        try:
+            while not session.closing.is_set():
+                try:
+                    async with trio.open_nursery() as nursery:
+                        session.nursery = session.children.nursery = nursery
+                        task_status.started()
+                        task_status = trio.TASK_STATUS_IGNORED
+                        await session.closing.wait()
+                        nursery.cancel_scope.cancel()
+                except BaseException as error:
+                    if not is_contained(error):
+                        raise
+                    get("ahpd.sessions").exception("session crashed", session=session.uri)
+                    for chat in session.chats.values():
+                        self._turns.cancel(chat)
+        finally:
+            with trio.CancelScope(shield=True):
+                async with trio.open_nursery() as closing:
+                    for chat in session.chats.values():
+                        closing.start_soon(self._turns.close_agent, chat)
+                await session.children.end()
+            session.closed.set()
+
+    async def _make_ready(self, session: LiveSession) -> None:
+        chat = next(iter(session.chats.values()))
+        try:
+            await self._turns.open_agent(chat)
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            get("ahpd.sessions").warning("agent did not start", session=session.uri, error=str(error))
+            failed = {"errorType": "startFailed", "message": str(error) or type(error).__name__}
+            self._tell(session, {"type": "session/creationFailed", "error": failed})
+        else:
+            self._tell(session, {"type": "session/ready"})
+
+    def _tell(self, session: LiveSession, action: Json) -> None:
+        if session.uri in self.by_uri:
+            self._chats.dispatch_session(session, action)
+
+    # -- changing ---------------------------------------------------------------------------------------
+
+    def reoffer(self) -> None:
+        """Work out again what every session is offered, and tell those where it changed."""
+        for session in list(self.by_uri.values()):
+            before = definitions(session)
+            session.offered = self._offer_for(session)
+            if definitions(session) != before:
+                action = {"type": "session/serverToolsChanged", "tools": definitions(session)}
+                self._chats.dispatch_session(session, action)
+
+    # -- disposing --------------------------------------------------------------------------------------
+
+    async def dispose(self, session: LiveSession) -> None:
+        """End a session and everything that belongs to it. Irreversible."""
+        self.end(session)
+        await session.closed.wait()
+
+    def end(self, session: LiveSession) -> None:
+        """Begin to dispose: nobody finds the session any more; `session.closed` is set when all of it has gone."""
+        if session.closing.is_set():
+            return
+        session.closing.set()
+        for chat in session.chats.values():
+            self._turns.cancel(chat)
+        self.by_uri.pop(session.uri, None)
+        self._aliases = {alias: live for alias, live in self._aliases.items() if live is not session}
+        if self._by_id.get(session.id) is session:
+            del self._by_id[session.id]
+        self._catalogue.removed(session.uri)
+        for chat in session.chats.values():
+            self._chats.forget(chat)
+        self._state.close(session.uri)
+
+    async def drop_chat(self, chat: LiveChat) -> None:
+        """Close one chat of a session. Raises `InvalidParams` for the last one."""
+        if len(chat.session.chats) == 1:
+            raise InvalidParams("A session keeps at least one chat; dispose the session instead")
+        self._turns.cancel(chat)
+        self._chats.drop(chat)
+        await self._turns.close_agent(chat)
+
+
+def definitions(session: LiveSession) -> list[Any]:
+    return [offered.definition for offered in session.offered]

@@ -1,0 +1,260 @@
+"""The turn engine: a turn begins, runs inside its session's nursery, and ends exactly once.
+
+An agent that raises, hangs up or is cancelled becomes state here and goes no further. Messages that came while
+a turn ran begin turns of their own when it has ended well; after a failure or a cancel they wait to be asked
+for, so that one mistake is not followed by ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+import trio
+
+from ahpd.access import Principal
+from ahpd.agents import AgentSession, Start
+from ahpd.errors import AgentError, AhpdError
+from ahpd.log import get
+from ahpd.session.chats import Chats
+from ahpd.session.live import LiveChat, QueuedMessage, now
+from ahpd.session.toolbox import Toolboxes
+from ahpd.session.turn import RunningTurn
+from ahpd.state import Json
+from ahpd.tooling.fence import is_contained, sole
+
+CLOSE_SECONDS = 2.0
+"""How long an agent may take to let go."""
+
+
+class Turns:
+    """Begins, ends and queues turns of live chats."""
+
+    def __init__(self, chats: Chats, toolboxes: Toolboxes, client_tool_timeout_ms: int = 600_000) -> None:
+        self.chats = chats
+        self._toolboxes = toolboxes
+        self._client_tool_timeout_ms = client_tool_timeout_ms
+        self.accepting = True
+        """False while the host stops: nothing new begins."""
+
+    # -- beginning --------------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        chat: LiveChat,
+        message: Json,
+        principal: Principal,
+        *,
+        turn_id: str | None = None,
+        started_at: str | None = None,
+        queued_id: str | None = None,
+        origin: Mapping[str, Any] | None = None,
+    ) -> RunningTurn:
+        """Start a turn in a free chat. The caller has made sure that it is free."""
+        turn_id = turn_id or str(uuid4())
+        action: Json = {
+            "type": "chat/turnStarted",
+            "turnId": turn_id,
+            "startedAt": started_at or now(),
+            "message": message,
+        }
+        if queued_id is not None:
+            action["queuedMessageId"] = queued_id
+            chat.queue.pop(queued_id, None)
+        toolbox = self._toolboxes.of(chat)
+        turn = chat.turn = RunningTurn(self.chats, chat, turn_id, message, principal, toolbox)
+        chat.turn_ids.add(turn_id)
+        self.chats.dispatch(chat, action, origin)
+        self.chats.name_after(chat, turn.text)
+        self._launch(chat, turn)
+        return turn
+
+    def resume(self, chat: LiveChat, failed: Json, principal: Principal, origin: Mapping[str, Any] | None) -> None:
+        """Take a failed turn up again, with the answer it had got to."""
+        toolbox = self._toolboxes.of(chat)
+        turn = RunningTurn(self.chats, chat, failed["id"], failed["message"], principal, toolbox, resumed=True)
+        chat.turn = turn
+        self.chats.dispatch(chat, {"type": "chat/turnResume", "turnId": turn.id}, origin)
+        self._launch(chat, turn)
+
+    def _launch(self, chat: LiveChat, turn: RunningTurn) -> None:
+        nursery = chat.session.nursery
+        assert nursery is not None  # a chat is reachable only while its session's nursery is open
+        nursery.start_soon(self._run, chat, turn)
+
+    async def _run(self, chat: LiveChat, turn: RunningTurn) -> None:
+        failure: AgentError | None = None
+        try:
+            # Inside the fence: what an agent raises while it is cancelled comes out of the scope.
+            with turn.scope:
+                async with chat.prompting:
+                    agent = await self.open_agent(chat)
+                    await agent.prompt(turn)
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            failure = _as_agent_error(error)
+            if failure is None:
+                get("ahpd.turns").exception("agent crashed", chat=chat.uri, turn=turn.id)
+                await self.close_agent(chat)
+                failure = AgentError(f"{chat.session.agent.display_name} stopped unexpectedly: {error!r}")
+        if not turn.ended:
+            self._end(chat, turn, failure)
+
+    async def open_agent(self, chat: LiveChat) -> AgentSession:
+        """The chat's agent, opened if it is not. Raises what the agent raises."""
+        async with chat.opening:
+            if chat.agent is None:
+                chat.agent = await chat.session.agent.open(self._start(chat))
+            return chat.agent
+
+    def _start(self, chat: LiveChat) -> Start:
+        session = chat.session
+        turns = self.chats.chat_state(chat).get("turns", [])
+        state = self.chats.session_state(session)
+        return Start(
+            id=session.id,
+            session=session.uri,
+            chat=chat.uri,
+            settings=session.settings,
+            working_directories=tuple(state.get("workingDirectories", ())),
+            tools=self._toolboxes.of(chat),
+            run_process=session.children.start,
+            resume=bool(turns),
+            history=turns,
+            client_tool_timeout_ms=self._client_tool_timeout_ms,
+            strategy=session.strategy,
+        )
+
+    async def close_agent(self, chat: LiveChat) -> None:
+        """Let a chat's agent go; the next turn opens it again with the chat's history."""
+        agent, chat.agent = chat.agent, None
+        if agent is not None:
+            await self._close(chat, agent)
+
+    def forget_history(self, chat: LiveChat) -> None:
+        """What the agent remembers must end where the chat now ends: it opens again with the shorter history."""
+        agent, chat.agent = chat.agent, None  # now, not in the task: the next turn may begin before that runs
+        nursery = chat.session.nursery
+        if agent is not None and nursery is not None:
+            nursery.start_soon(self._close, chat, agent)
+
+    async def _close(self, chat: LiveChat, agent: AgentSession) -> None:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS) as scope:
+            try:
+                await agent.close()
+            except BaseException as error:
+                if not is_contained(error):
+                    raise
+                get("ahpd.turns").exception("agent did not close well", chat=chat.uri)
+        if scope.cancelled_caught:
+            get("ahpd.turns").warning("agent did not close in time", chat=chat.uri)
+
+    # -- ending -----------------------------------------------------------------------------------------
+
+    def _end(self, chat: LiveChat, turn: RunningTurn, failure: AgentError | None) -> None:
+        duration = turn.elapsed()
+        if failure is None:
+            action: Json = {"type": "chat/turnComplete", "turnId": turn.id, "duration": duration}
+        else:
+            error = {"errorType": failure.kind, "message": failure.sentence}
+            part = {"kind": "error", "error": error, "resumable": failure.resumable}
+            action = {"type": "chat/error", "turnId": turn.id, "duration": duration, "part": part}
+        self._finish(chat, turn, action, None)
+        if failure is None:
+            self.take_up(chat)
+
+    def cancel(self, chat: LiveChat, origin: Mapping[str, Any] | None = None) -> None:
+        """Cancel the running turn: at once in state, and its agent is stopped."""
+        turn = chat.turn
+        if isinstance(turn, RunningTurn):
+            action = {"type": "chat/turnCancelled", "turnId": turn.id, "duration": turn.elapsed()}
+            self._finish(chat, turn, action, origin)
+
+    def _finish(self, chat: LiveChat, turn: RunningTurn, action: Json, origin: Mapping[str, Any] | None) -> None:
+        chat.turn = None
+        turn.stop()
+        self.chats.dispatch(chat, action, origin)
+        session = chat.session
+        if self.chats.session_state(session).get("status", 0) & 32:
+            self.chats.dispatch_session(session, {"type": "session/isReadChanged", "isRead": False})
+
+    # -- waiting messages -------------------------------------------------------------------------------
+
+    def is_free(self, chat: LiveChat) -> bool:
+        """Nothing runs here and nothing waits to."""
+        state = self.chats.chat_state(chat)
+        return chat.turn is None and not state.get("queuedMessages") and not state.get("steeringMessage")
+
+    def queue(
+        self,
+        chat: LiveChat,
+        message_id: str,
+        message: Json,
+        kept: QueuedMessage,
+        origin: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Put a message behind what runs, or change the one queued under that id; a free chat takes it up."""
+        known = chat.queue.get(message_id)
+        if known is not None:
+            known.revision += 1
+        else:
+            chat.queue[message_id] = kept
+        action = {
+            "type": "chat/pendingMessageSet",
+            "kind": "queued",
+            "id": message_id,
+            "message": message,
+        }
+        self.chats.dispatch(chat, action, origin)
+        self.take_up(chat)
+
+    def take_up(self, chat: LiveChat) -> None:
+        """Begin the next waiting message of a chat where nothing runs."""
+        if chat.turn is not None or not self.accepting or chat.uri not in self.chats.by_uri:
+            return
+        state = self.chats.chat_state(chat)
+        waiting = state.get("queuedMessages") or []
+        slot = state.get("steeringMessage")
+        if slot and slot["id"] in chat.queue:
+            # Meant for a turn that ended before its agent looked: better a turn of its own than lost.
+            self._begin_waiting(chat, "steering", slot)
+        elif waiting:
+            self._begin_waiting(chat, "queued", waiting[0])
+
+    def _begin_waiting(self, chat: LiveChat, kind: str, entry: Json) -> None:
+        kept = chat.queue.pop(entry["id"])
+        action = {"type": "chat/pendingMessageRemoved", "kind": kind, "id": entry["id"]}
+        self.chats.dispatch(chat, action)
+        self.begin(chat, entry["message"], kept.principal, queued_id=entry["id"])
+
+    def steer(
+        self,
+        chat: LiveChat,
+        message_id: str,
+        message: Json,
+        kept: QueuedMessage,
+        origin: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Put a message into the running turn's slot, replacing the one that is there."""
+        slot = self.chats.chat_state(chat).get("steeringMessage")
+        if slot:
+            chat.queue.pop(slot["id"], None)
+        if chat.turn is not None:
+            chat.queue[message_id] = kept
+        action = {
+            "type": "chat/pendingMessageSet",
+            "kind": "steering",
+            "id": message_id,
+            "message": message,
+        }
+        self.chats.dispatch(chat, action, origin)
+
+
+def _as_agent_error(error: BaseException) -> AgentError | None:
+    """The one `AgentError` inside nested exception groups, when that is all they hold."""
+    error = sole(error)
+    if isinstance(error, AgentError):
+        return error
+    return AgentError(error.sentence) if isinstance(error, AhpdError) else None

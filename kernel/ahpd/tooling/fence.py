@@ -1,0 +1,21 @@
+"""What a plugin's code may raise without taking its caller along.
+
+`except Exception` is not enough of a fence: code that calls `sys.exit`, or that raises while it is being
+cancelled inside a nursery of its own, would end everything around it.
+"""
+
+from __future__ import annotations
+
+
+def is_contained(error: BaseException) -> bool:
+    """Whether a fence may stop this: everything but cancellation and interrupts, also in groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_contained(each) for each in error.exceptions)
+    return isinstance(error, Exception | SystemExit)
+
+
+def sole(error: BaseException) -> BaseException:
+    """The one error inside nested groups, or the group itself when it holds several."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
