@@ -1,4 +1,4 @@
-"""Installs made-up plugin distributions into a folder, without a build: metadata and a module, as pip leaves them."""
+"""Installs made-up plugin distributions into a folder: metadata and a module, as pip leaves them."""
 
 from __future__ import annotations
 

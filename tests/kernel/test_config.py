@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ahpd.config import Config, Overrides, check_binding, flag_of, nearest, resolve_token, split_key
 from ahpd.configfile import REMOVE, edit, read_file
 from ahpd.errors import ConfigError, StartError
@@ -98,7 +97,7 @@ def test_a_named_file_is_read_alone(places: Places, tmp_path: Path, monkeypatch:
 
 def test_the_second_file_must_exist(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AHPD_CONFIG", "/nowhere/more.toml")
-    with pytest.raises(ConfigError, match="/nowhere/more.toml"):
+    with pytest.raises(ConfigError, match=r"/nowhere/more\.toml"):
         Config.load()
 
 
@@ -215,7 +214,7 @@ def test_plugin_options_of_the_command_line(places: Places) -> None:
     assert options["sides"] == 20
     assert options["key"] == "12", "text, because the declared key is text"
     assert options["deep"] == {"er": [1]}
-    with pytest.raises(ConfigError, match="NAME.KEY=VALUE"):
+    with pytest.raises(ConfigError, match=r"NAME\.KEY=VALUE"):
         Config.load(overrides=Overrides(plugin_options=("dice",)))
 
 
@@ -378,7 +377,7 @@ def test_a_malformed_file_is_named_with_its_line_and_never_overwritten(
 def test_files_that_are_no_configuration(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "c.json"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match="c.json"):
+    with pytest.raises(ConfigError, match=r"c\.json"):
         read_file(path)
 
 

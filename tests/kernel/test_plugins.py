@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from ahpd.config import Config, Overrides
 from ahpd.plugins import (
     Discovery,
@@ -23,7 +22,6 @@ from ahpd.plugins import (
     unmet,
     write_cache,
 )
-
 
 install: Callable[..., None] = runpy.run_path(str(Path(__file__).with_name("installed.py")))["install"]
 

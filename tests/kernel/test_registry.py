@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ahpd import ConfigKey, Tool, ToolCall, hookimpl
 from ahpd.config import Config, Overrides
 from ahpd.errors import ConfigError, StartError
@@ -71,7 +70,7 @@ def module(**hooks: Any) -> object:
     return made
 
 
-def loaded(text: str = "", **plugins: object) -> Loader:
+def loaded(text: str = "", /, **plugins: object) -> Loader:
     """A loader that holds these modules as if they had been imported from distributions."""
     config = Config.load(overrides=Overrides(plugins=tuple(plugins), plugin_options=tuple(text.split())))
     found = {name: (Found(name, name, f"dist-{name}", "1.0"),) for name in plugins}
@@ -189,7 +188,7 @@ def plain(call: ToolCall) -> str:
     ],
 )
 def test_a_wrong_declaration_drops_that_plugin_whole(hooks: dict[str, Any], words: str) -> None:
-    others = {name: [] for name in ("limits",) if name not in hooks}
+    others: dict[str, Any] = {name: [] for name in ("limits",) if name not in hooks}
     if "tools" not in hooks:
         others["tools"] = [tool("lost_too")]
     registry = built(bad=module(**others, **hooks), good=module(tools=[tool("kept")]))
@@ -219,14 +218,14 @@ def test_a_missing_option_is_unconfigured() -> None:
 
 def test_a_required_plugin_that_is_not_ready_stops_the_start() -> None:
     loader = loaded("bad.required=true", bad=module(tools=boom))
-    with pytest.raises(StartError, match="plugin bad is required and is error: .*in the hook"):
+    with pytest.raises(StartError, match=r"plugin bad is required and is error: .*in the hook"):
         build(loader, loader.config)
 
 
 def test_a_wrong_setting_stops_the_start() -> None:
     keys = [ConfigKey("sides", {"type": "integer"}, 6)]
     loader = loaded("dice.sides=many", dice=module(config_keys=keys))
-    with pytest.raises(ConfigError, match="plugins.dice.sides must be an integer"):
+    with pytest.raises(ConfigError, match=r"plugins.dice.sides must be an integer"):
         build(loader, loader.config)
     assert build(loader, loader.config, strict=False).contributions["dice"].keys == tuple(keys)
 

@@ -1,8 +1,8 @@
 """The port: accepts, reads the first head, and decides who goes on with the connection.
 
 A WebSocket upgrade becomes a ``WebSocket`` of ours. Everything else is replayed, with every byte
-read so far, into the HTTP side (``http``), which is imported in a thread after ``serve`` began:
-it takes a second that no announcement should wait for. Each connection lives behind its own
+read so far, into the HTTP side (``http``), which is imported in a thread at the first request that
+needs it: it takes a second that no announcement should wait for. Each connection lives behind its own
 fence, so nothing that one peer sends can end the daemon. Knows no method of the protocol.
 """
 
@@ -54,6 +54,7 @@ class Listener:
         self.log: Log = log or _default_log()
         self.flusher = Flusher(self.log)
         self.websockets: set[WebSocket] = set()
+        self._http_wanted = trio.Event()
         self.http_ready = trio.Event()
         """Set when plain HTTP is served, or never will be."""
         self._on_websocket = on_websocket
@@ -197,6 +198,7 @@ class Listener:
             self.websockets.discard(websocket)
 
     async def _serve_http(self, stream: trio.SocketStream, read: bytes) -> None:
+        self._http_wanted.set()
         with trio.move_on_after(self.limits.http_ready):
             await self.http_ready.wait()
         if self._http is None:
@@ -211,6 +213,8 @@ class Listener:
             await self._linger(stream)
 
     async def _load_http(self) -> None:
+        # Twelve megabytes and a second of imports that a host watched over WebSockets alone never needs.
+        await self._http_wanted.wait()
         try:
             kind = await trio.to_thread.run_sync(_import_plain)
             plain = kind(self.judge, self.owner, self.limits, self.log)
