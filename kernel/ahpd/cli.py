@@ -79,6 +79,10 @@ def _guarded(command: Callable[[], Any]) -> int:
         return _grouped(group)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else FAILED
+    except OSError as error:
+        # A full disk, a folder nobody may enter: no fault of ours, and the system has the words.
+        about = f"{error.filename}: " if error.filename else ""
+        return fail(f"{about}{error.strerror or error}", FAILED)
     except Exception as error:
         return _broken(error)
 

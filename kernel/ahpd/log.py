@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any
-from urllib.parse import quote
 
 MASK = "<set>"
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -31,6 +30,8 @@ _ready = False
 def register_secret(value: str | None) -> None:
     """Mask this exact text wherever it turns up from now on. Shorter than four characters is too common to."""
     if value and len(value) >= 4:
+        from urllib.parse import quote
+
         _secrets.update({value, quote(value, safe="")})
 
 

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import inspect
 import json
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,9 +83,10 @@ def discover() -> Discovery:
             # Half-removed packages and hand-made metadata raise almost anything from importlib.metadata.
             problems.append(f"the metadata of {_folder_of(distribution)} cannot be read ({error!r}); left out")
             continue
-        if plugins and name.lower() not in seen:
+        spelled = re.sub(r"[-_.]+", "-", name).lower()
+        if plugins and spelled not in seen:
             # The first one on the path hides others of its name, as it does for an import.
-            seen.add(name.lower())
+            seen.add(spelled)
             for plugin in plugins:
                 found.setdefault(plugin.name, []).append(plugin)
     ordered = {name: tuple(sorted(found[name], key=lambda one: one.distribution)) for name in sorted(found)}
@@ -112,6 +114,8 @@ def host_version() -> str:
 
 def unmet(found: Found, version: str) -> str | None:
     """Why this plugin was not made for `version` of ahpd; `None` when its distribution admits it."""
+    if not found.requires:
+        return None
     from packaging.requirements import InvalidRequirement, Requirement
 
     for line in found.requires:
@@ -173,7 +177,10 @@ def write_cache(places: Places, entries: Mapping[str, Mapping[str, Any]]) -> Non
 def cached(
     name: str, config: Config, discovery: Discovery, cache: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """A plugin's cached entry; empty when another version of it is installed by now."""
+    """A plugin's cached entry; empty when another version of it is installed by now.
+
+    What was in its way counts no more once its options were changed or a rival was switched off.
+    """
     entry, found = cache.get(name), discovery.found.get(name, ())
     if entry is None or len(found) != 1:
         return {}
@@ -184,7 +191,11 @@ def cached(
         one.value,
     ):
         return {}
-    if entry.get("state") == "unconfigured" and entry.get("options") != sorted(config.plugin(name).options):
+    configured = entry.get("state") == "unconfigured" and entry.get("options") != sorted(
+        config.plugin(name).options
+    )
+    alone = not all(config.plugin(rival).enabled for rival in entry.get("rivals", ()))
+    if configured or alone:
         return {**entry, "state": "ready", "reason": "", "next": ""}
     return dict(entry)
 

@@ -12,13 +12,13 @@ import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ahpd import log
 from ahpd.agents import Agent
 from ahpd.config import KERNEL_KEYS, SWITCHES, Config
 from ahpd.errors import PluginError, StartError
-from ahpd.plugins import Loader, Status, fence, read_cache, row, write_cache
+from ahpd.plugins import Loader, Status, fence, judge, read_cache, row, write_cache
 from ahpd.ports import ConfigKey, Limit, PluginConfig
 from ahpd.schemas import bad_schema
 from ahpd.tools import Tool
@@ -75,14 +75,22 @@ class Registry:
     statuses: Mapping[str, Status]
     problems: Mapping[str, str]
     """Each enabled plugin that is not ready, with its reason."""
+    rivals: Mapping[str, frozenset[str]]
+    """By plugin, the others that claim a name it claims."""
     loader: Loader = field(repr=False, compare=False)
 
     def rows(self) -> list[dict[str, Any]]:
         """As `ahpd plugin list` shows them, from what is loaded here and now."""
-        names = {*self.statuses, *self.loader.discovery.found, *self.config.configured_plugins}
-        off = Status("disabled")
+        found = self.loader.discovery
+        names = {*self.statuses, *found.found, *self.config.configured_plugins}
         return [
-            row(name, self.config, self.loader.discovery, self.statuses.get(name, off), self._provides(name))
+            row(
+                name,
+                self.config,
+                found,
+                self.statuses.get(name) or judge(name, self.config, found),
+                self._provides(name),
+            )
             for name in self.config.ordered(names)
         ]
 
@@ -106,6 +114,7 @@ class Registry:
                     "provides": self._provides(name) or {},
                     "keys": [asdict(key) for key in self.config_keys.get(name, ())],
                     "options": sorted(self.config.plugin(name).options),
+                    "rivals": sorted(self.rivals.get(name, ())),
                 }
         write_cache(self.config.places, entries)
 
@@ -148,7 +157,7 @@ def build(loader: Loader, config: Config, previous: Registry | None = None, *, s
     statuses = {name: loader.statuses[name] for name in config.ordered(loader.statuses)}
     for name, sentences in clashes.items():
         if name in contributions:
-            advice = f"change one of them, or ahpd plugin disable {name}"
+            advice = f"ahpd plugin disable {name}, or another of them"
             statuses[name] = Status("error", "; ".join(sentences), advice)
     if strict and previous is None:
         _insist(config, statuses)
@@ -161,6 +170,7 @@ def build(loader: Loader, config: Config, previous: Registry | None = None, *, s
         keys,
         statuses,
         {name: status.reason for name, status in statuses.items() if status.state != "ready"},
+        {name: frozenset().union(*found.values()) - {name} for name, found in clashes.items()},
         loader,
     )
 
@@ -313,12 +323,15 @@ def bad_input_schema(schema: Mapping[str, Any]) -> str | None:
 
 # Clashes
 
+Clashes: TypeAlias = dict[str, dict[str, Sequence[str]]]
+"""By plugin, the sentences it shows for names it shares, each with everybody who claims that name."""
+
 
 def _agreed(
     keys: Mapping[str, tuple[ConfigKey, ...]],
-) -> tuple[dict[str, tuple[ConfigKey, ...]], dict[str, list[str]]]:
+) -> tuple[dict[str, tuple[ConfigKey, ...]], Clashes]:
     """The keys without daemon keys that two plugins declare, and the sentences those plugins show for it."""
-    clashes: dict[str, list[str]] = {}
+    clashes: Clashes = {}
     shared = [(name, key.name, key) for name, own in keys.items() for key in own if key.daemon]
     undisputed = {key_name for _, key_name, _ in _undisputed("the setting", shared, clashes)}
     agreed = {
@@ -327,9 +340,7 @@ def _agreed(
     return agreed, clashes
 
 
-def _undisputed(
-    what: str, claims: Collection[tuple[str, str, T]], clashes: dict[str, list[str]]
-) -> list[tuple[str, str, T]]:
+def _undisputed(what: str, claims: Collection[tuple[str, str, T]], clashes: Clashes) -> list[tuple[str, str, T]]:
     """The claims (plugin, name, thing) on names nobody else claims. The others' plugins get a sentence each."""
     owners: dict[str, list[str]] = {}
     for plugin, name, _ in claims:
@@ -338,7 +349,7 @@ def _undisputed(
         if len(plugins) > 1:
             for plugin in plugins:
                 sentence = f"{what} {name} is declared by {' and '.join(plugins)}; neither is used"
-                clashes.setdefault(plugin, []).append(sentence)
+                clashes.setdefault(plugin, {})[sentence] = plugins
     return [claim for claim in claims if len(owners[claim[1]]) == 1]
 
 

@@ -1,5 +1,5 @@
-"""The promise to strangers: a plugin built, installed and switched on by the documented commands works, and a broken
-one costs itself alone.
+"""The promise to strangers: a plugin built, installed and switched on by the documented commands works, and a
+broken one costs itself alone.
 
 The wheels are built from `examples/` and installed with a real installer into a fresh environment, which finds
 ahpd and its dependencies where this test runs. Nothing is fetched.
@@ -139,7 +139,11 @@ def test_a_broken_plugin_from_a_wheel(installation: Installation, wheels: dict[s
     assert installation.mark.read_text() == "imported\n", "still the one import that was asked for"
 
 
-SIN = "from pathlib import Path\nimport os\nwith open(os.environ['AHPD_BROKEN_MARK'], 'a') as f: f.write('imported\\n')\n"
+SIN = """\
+import os
+with open(os.environ["AHPD_BROKEN_MARK"], "a") as file:
+    file.write("imported\\n")
+"""
 HOOK = "from ahpd import hookimpl\n@hookimpl\ndef ahpd_tools():\n    "
 
 
@@ -157,10 +161,9 @@ HOOK = "from ahpd import hookimpl\n@hookimpl\ndef ahpd_tools():\n    "
 def test_every_way_to_break_costs_the_plugin_alone(installation: Installation, source: str, words: str) -> None:
     packages = next((installation.folder / "venv" / "lib").glob("*/site-packages"))
     made_by_hand(packages, "bad", SIN + source)
-    for args in REPAIRS:
-        done = installation.ahpd(*(part.format("bad") for part in args))
-        assert done.returncode == 0, (args, done.stderr)
-        assert "Traceback" not in done.stderr
+    for args in (("plugin", "enable", "bad"), ("plugin", "disable", "bad"), ("plugin", "list"), ("config",)):
+        done = installation.ahpd(*args)
+        assert (done.returncode, done.stderr) == (0, ""), args
     installation.json("plugin", "enable", "bad")
     assert not installation.mark.exists()
     shown = installation.ahpd("plugin", "show", "bad")
@@ -183,7 +186,9 @@ def test_metadata_that_cannot_be_read(installation: Installation, damage: str) -
         (folder / "entry_points.txt").write_bytes(b"[ahpd]\nbad = \xff\xfe\n")
     else:
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\n")
-    assert [row["name"] for row in installation.json("plugin", "list")] == ["agent-echo", "session-tools"]
+    names = [row["name"] for row in installation.json("plugin", "list")]
+    assert "agent-echo" in names
+    assert "bad" not in names
     said = installation.ahpd("plugin", "list").stderr
     assert len(said.splitlines()) == 1
     assert folder.name in said

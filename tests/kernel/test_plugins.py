@@ -247,6 +247,14 @@ def test_an_unconfigured_plugin_is_ready_again_once_its_options_change(site: Pat
     assert cached("p", config, discovery, missing)["state"] == "ready"
 
 
+def test_a_clash_is_over_once_the_rival_is_off(site: Path) -> None:
+    discovery = Discovery({name: (Found(name, name, f"d-{name}", "1"),) for name in ("p", "q")})
+    clashing = {"p": entry(discovery.found["p"][0], "error", rivals=["q"])}
+    both = Config.load(overrides=Overrides(plugins=("p", "q")))
+    assert cached("p", both, discovery, clashing)["state"] == "error"
+    assert cached("p", Config.load(overrides=Overrides(plugins=("p",))), discovery, clashing)["state"] == "ready"
+
+
 def test_a_damaged_cache_is_no_cache(site: Path) -> None:
     config = Config.load()
     write_cache(config.places, {"a": {"state": "ready"}})

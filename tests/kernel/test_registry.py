@@ -246,6 +246,7 @@ def test_a_clash_names_both_and_uses_neither() -> None:
         assert "the tool lookup is declared by one and two; neither is used" in registry.problems[plugin]
         assert "the agent x is declared by one and two" in registry.problems[plugin]
     assert registry.statuses["three"].state == "ready"
+    assert registry.rivals == {"one": frozenset({"two"}), "two": frozenset({"one"})}
 
 
 def test_a_clash_of_settings() -> None:
