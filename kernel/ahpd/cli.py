@@ -243,8 +243,8 @@ def run(ctx: click.Context, /, as_json: bool, stdio: bool, **options: Any) -> An
     if not stdio:
         check_binding(registry.config)
 
-    from ahpd.host import RunOptions
-    from ahpd.host import run as run_host
+    from ahpd.serving import RunOptions
+    from ahpd.serving import run as run_host
 
     return run_host(
         config=registry.config,

@@ -72,6 +72,7 @@ class WebSocketPipe:
         self._sending = trio.Lock()
         self._messages: list[bytes] = []
         self._parts: list[bytes] = []
+        self._end: Disconnected | None = None
 
     @classmethod
     async def open(cls, url: str, headers: Mapping[str, str] | None = None) -> WebSocketPipe:
@@ -103,6 +104,8 @@ class WebSocketPipe:
 
     async def receive(self) -> bytes:
         while not self._messages:
+            if self._end is not None:
+                raise self._end
             data = await self._read()
             if data is None:
                 raise Disconnected(1006)
@@ -128,8 +131,10 @@ class WebSocketPipe:
     async def _answer(self, back: list[Any]) -> None:
         for event in back:
             if isinstance(event, CloseConnection):
+                # Raised once everything that came before it has been handed on.
+                self._end = Disconnected(int(event.code), event.reason or "")
                 await self.aclose()
-                raise Disconnected(int(event.code), event.reason or "")
+                return
             async with self._sending:
                 await self.stream.send_all(self.wire.send(event))
 
@@ -152,6 +157,8 @@ class AhpClient:
         self.last_seq = 0
         self.closed: Disconnected | None = None
         self._answers: dict[int, Json] = {}
+        self._at_once: dict[int, Callable[[Json], None]] = {}
+        """What to do with the result of a request before the next message is looked at."""
         self._next_id, self._next_seq = 0, 0
         self._news = trio.Event()
 
@@ -171,6 +178,9 @@ class AhpClient:
 
     def _take(self, message: Json) -> None:
         if "method" not in message:
+            at_once = self._at_once.pop(message["id"], None)
+            if at_once is not None and "result" in message:
+                at_once(message["result"])
             self._answers[message["id"]] = message
         elif message["method"] == "action":
             self._apply(message["params"])
@@ -198,10 +208,18 @@ class AhpClient:
 
     # -- commands ---------------------------------------------------------------------------------------
 
-    async def request(self, method: str, params: Json | None = None) -> Any:
-        """A request's result. Raises `RequestFailed`."""
+    async def request(
+        self, method: str, params: Json | None = None, at_once: Callable[[Json], None] | None = None
+    ) -> Any:
+        """A request's result. Raises `RequestFailed`.
+
+        What follows a snapshot belongs on top of it, and may be read before the caller goes on: `at_once` is
+        called with the result before anything that came after it is taken in.
+        """
         self._next_id += 1
         mine = self._next_id
+        if at_once is not None:
+            self._at_once[mine] = at_once
         message = {"jsonrpc": "2.0", "id": mine, "method": method, "params": params or {"channel": ROOT}}
         await self.pipe.send(msgspec.json.encode(message))
         await self.until(lambda: mine in self._answers)
@@ -220,11 +238,13 @@ class AhpClient:
             "clientId": self.id,
             "initialSubscriptions": list(subscriptions),
         }
-        result: Json = await self.request("initialize", params)
+        result: Json = await self.request("initialize", params, self._begin)
+        return result
+
+    def _begin(self, result: Json) -> None:
         self.last_seq = max(self.last_seq, result["serverSeq"])
         for snapshot in result["snapshots"]:
             self._show(snapshot)
-        return result
 
     async def reconnect(self, last_seen: int, *subscriptions: str) -> Json:
         """Come back as the same client. A replay is folded into what `states` already holds."""
@@ -234,12 +254,14 @@ class AhpClient:
             "lastSeenServerSeq": last_seen,
             "subscriptions": list(subscriptions),
         }
-        result: Json = await self.request("reconnect", params)
+        result: Json = await self.request("reconnect", params, self._catch_up)
+        return result
+
+    def _catch_up(self, result: Json) -> None:
         for envelope in result.get("actions", []):
             self._apply(envelope)
         for snapshot in result.get("snapshots", []):
             self._show(snapshot)
-        return result
 
     def _show(self, snapshot: Json) -> None:
         self.states[snapshot["resource"]] = snapshot["state"]
@@ -247,8 +269,7 @@ class AhpClient:
 
     async def subscribe(self, uri: str, **more: Any) -> Json:
         """Watch a channel; its state."""
-        result = await self.request("subscribe", {"channel": uri, **more})
-        self._show(result["snapshot"])
+        await self.request("subscribe", {"channel": uri, **more}, lambda result: self._show(result["snapshot"]))
         return self.states[uri]
 
     async def dispatch(self, channel: str, action: Json) -> int:

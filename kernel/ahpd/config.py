@@ -47,6 +47,10 @@ KERNEL_KEYS = (
               description="Offer the tools that ask for advanced permission."),
     ConfigKey("clientToolTimeoutMs", {"type": "integer", "minimum": 0}, 600_000, daemon=True, flag=True,
               description="How long a client may take to run one of its tools, in ms; 0 waits for ever."),
+    ConfigKey("idleSleepSeconds", {"type": "number", "minimum": 1}, 900, daemon=True, flag=True, applies="live",
+              description="Seconds after which a session that nobody watches lets its agent go."),
+    ConfigKey("deferredTitleGeneration", BOOLEAN, False, daemon=True, applies="session", in_root=True,
+              description="Title chats here, after their first message, instead of leaving it to their agents."),
     ConfigKey("logFormat", {"enum": ["human", "json"]}, daemon=True, flag=True,
               description="How log lines look; by default human at a terminal, json otherwise."),
     ConfigKey("logLevel", {"enum": list(log.LEVELS)}, "info", daemon=True, flag=True,
@@ -202,7 +206,7 @@ class Config:
         )
 
     def plugin_config(self, name: str) -> PluginConfig:
-        return PluginConfig(name, self.plugin(name).options, self.settings)
+        return PluginConfig(name, self.plugin(name).options, self.settings, str(self.places.data))
 
     def _resolved(self, path: tuple[str, ...], value: Any, schema: Mapping[str, Any]) -> Any:
         layer = self.origins.get(path)

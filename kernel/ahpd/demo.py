@@ -13,10 +13,11 @@ import trio
 
 from ahpd.client import AhpClient, answer_text, connect
 from ahpd.config import Config, Overrides
-from ahpd.host import Host, RunOptions, serve
+from ahpd.host import Host
 from ahpd.places import Places
 from ahpd.plugins import Loader
 from ahpd.registry import build
+from ahpd.serving import RunOptions, serve
 from ahpd.session.names import ROOT
 
 WIDTH = 96

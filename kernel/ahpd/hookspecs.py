@@ -7,12 +7,14 @@ implementation names only the arguments it wants.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 
 import pluggy
 
 from ahpd.agents import Agent
-from ahpd.ports import ConfigKey, Limit, PluginConfig
+from ahpd.ports import ConfigKey, Limit, PluginConfig, SessionStore
 from ahpd.tools import Tool
+from ahpd.views import HostApi
 
 PROJECT = "ahpd"
 
@@ -57,4 +59,24 @@ def ahpd_agents(config: PluginConfig) -> Iterable[Agent]:  # type: ignore[empty-
     Kind: declare. Called: at start, and again when the plugin is switched on in a running host.
     Fails: the plugin is dropped and its agents are not offered.
     Example: plugins/agent_echo/ahpd_agent_echo/__init__.py
+    """
+
+
+@hookspec
+def ahpd_session_store(config: PluginConfig) -> SessionStore | None:
+    """Where sessions are kept over restarts. With none, they live as long as the process.
+
+    Kind: decide. Called: once, at start; exactly one plugin may answer.
+    Fails: the host does not start, since starting without a store would lose what it was trusted with.
+    Example: plugins/store_sqlite/ahpd_store_sqlite/__init__.py
+    """
+
+
+@hookspec
+def ahpd_lifespan(host: HostApi) -> AbstractAsyncContextManager[None]:  # type: ignore[empty-body]
+    """Something that runs while the host runs: entered before it listens, left in reverse order after.
+
+    Kind: live. Called: at start, and again when the plugin is switched on in a running host.
+    Fails: the plugin shows `error`; when it fails later, it is fenced and logged, and the host goes on.
+    Example: plugins/wakeups/ahpd_wakeups/__init__.py
     """

@@ -45,6 +45,8 @@ class PluginConfig:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    data_folder: str = ""
+    """Where files of this installation are kept; private to its user, and made by whoever writes first."""
 
     def require(self, option: str) -> Any:
         """The option's value; `ConfigError` naming it when there is none."""
@@ -182,6 +184,14 @@ class PutRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CutTurns:
+    """A chat's completed turns end with the one of that id from now on; with `None` there are none."""
+
+    chat: str
+    last: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Append:
     """One action of a session or a chat since it was last put; `load` answers the state with it applied."""
 
@@ -202,15 +212,20 @@ class DropSession:
     uri: str
 
 
-StoreOp: TypeAlias = PutSession | PutChat | PutSummary | PutRecord | Append | DropChat | DropSession
+StoreOp: TypeAlias = PutSession | PutChat | PutSummary | PutRecord | CutTurns | Append | DropChat | DropSession
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A store that can be used: every row it holds, and a number above every `serverSeq` it ever gave room for."""
+    """A store that can be used: every row it holds, and a number above every `serverSeq` it ever gave room for.
+
+    `changed` names the sessions that have actions (of their own or of a chat) after what was last put: their rows
+    may be out of date.
+    """
 
     rows: Sequence[SessionRow]
     seq: int
+    changed: frozenset[str] = frozenset()
 
 
 class SessionStore(Protocol):
@@ -220,6 +235,11 @@ class SessionStore(Protocol):
     all. Reads see what has been queued before them. The reducers it is opened with apply the actions that were
     appended after a state was put.
     """
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives the process; the host appends actions only to one that does."""
+        ...
 
     async def open(self, reducers: Mapping[str, Reducer]) -> Opened:
         """Raises `StartError` saying what is wrong and where, and changes nothing then."""
@@ -241,6 +261,10 @@ class SessionStore(Protocol):
         ...
 
     async def load(self, uri: str) -> StoredSession | None: ...
+
+    async def records(self) -> Mapping[str, Mapping[str, Any]]:
+        """The record of every chat that has one which is not empty, by chat URI."""
+        ...
 
     async def turns(
         self, chat: str, before: str | None, limit: int

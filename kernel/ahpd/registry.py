@@ -11,15 +11,16 @@ import inspect
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from ahpd import log
 from ahpd.agents import Agent
 from ahpd.config import KERNEL_KEYS, SWITCHES, Config
-from ahpd.errors import PluginError, StartError
+from ahpd.errors import AhpdError, PluginError, StartError
 from ahpd.plugins import Loader, Status, fence, judge, read_cache, row, write_cache
-from ahpd.ports import ConfigKey, Limit, PluginConfig
+from ahpd.ports import ConfigKey, Limit, PluginConfig, SessionStore
 from ahpd.schemas import bad_schema
 from ahpd.tools import Tool
 
@@ -195,6 +196,48 @@ def changes(before: Registry, after: Registry) -> dict[str, Any]:
     }
 
 
+# Deciding and living
+
+
+def session_store(registry: Registry) -> SessionStore | None:
+    """The one store that plugins offer. Raises `StartError` when it cannot be told which: a host that started
+    without would lose what it is trusted with."""
+    offered = {}
+    for name, implementation in _implementations(registry, "ahpd_session_store"):
+        given = {"config": registry.config.plugin_config(name)}
+        try:
+            store = implementation.function(*(given[argument] for argument in implementation.argnames))
+        except AhpdError as error:
+            raise StartError(f"plugin {name} cannot say where sessions are kept: {error.sentence}") from error
+        except (Exception, SystemExit) as error:
+            raise StartError(f"plugin {name} cannot say where sessions are kept: {error!r}") from error
+        if store is not None:
+            offered[name] = store
+    if len(offered) > 1:
+        raise StartError(f"{' and '.join(offered)} both keep sessions; disable one: ahpd plugin disable NAME")
+    return next(iter(offered.values()), None)
+
+
+def lifespans(registry: Registry, name: str, host: Any) -> list[AbstractAsyncContextManager[None]]:
+    """What one plugin runs beside the host. Raises `PluginError` when it says so wrongly."""
+    found: list[AbstractAsyncContextManager[None]] = []
+    for owner, implementation in _implementations(registry, "ahpd_lifespan"):
+        if owner == name:
+            given = {"host": host}
+            context = implementation.function(*(given[argument] for argument in implementation.argnames))
+            if not hasattr(context, "__aenter__"):
+                raise PluginError(f"ahpd_lifespan must return an async context manager, not {_kind_of(context)}")
+            found.append(context)
+    return found
+
+
+def _implementations(registry: Registry, hook: str) -> Iterator[tuple[str, Any]]:
+    for name in registry.contributions:
+        for implementation in getattr(registry.loader.manager.hook, hook).get_hookimpls():
+            if implementation.plugin_name == name:
+                yield name, implementation
+
+
 # Asking
 
 
@@ -259,7 +302,7 @@ def _is_a(item: object, kind: type) -> bool:
     if kind is Limit:
         return isinstance(getattr(item, "name", None), str) and all(
             callable(method := getattr(item, part, None)) and not inspect.iscoroutinefunction(method)
-            for part in ("check", "charge")
+            for part in ("check", "charge", "refund")
         )
     return isinstance(item, kind)
 
@@ -297,7 +340,7 @@ def _bad_tool(tool: Tool) -> Iterator[str]:
     # `type(...).__call__` is for objects that can be called; a plain function's is no coroutine function.
     if not any(map(inspect.iscoroutinefunction, (tool.run, type(tool.run).__call__))):
         yield f"the tool {tool.name} has a run that is not an async function"
-    for words in (None, tool.compact, tool.at_door):
+    for words in (None, tool.compact, None if callable(tool.at_door) else tool.at_door):
         if reason := bad_input_schema(tool.input_schema(words)):
             yield f"the input schema of the tool {tool.name} is not valid: {reason}"
             return

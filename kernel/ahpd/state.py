@@ -122,12 +122,18 @@ class State:
 
     def __init__(self, reducers: Mapping[str, Reducer], seq: int = 0, replay: int = REPLAY) -> None:
         self.seq = seq
+        self.journal: Callable[[Channel, Envelope], None] | None = None
+        """Told of every action that was applied, before anybody who watches."""
         self.channels: dict[str, Channel] = {}
         self._reducers = dict(reducers)
         self._opened = 0
         self._ring: deque[Envelope] = deque(maxlen=replay)
         self._forgotten = seq
         """The newest number that can no longer be replayed."""
+
+    def begin_at(self, seq: int) -> None:
+        """Go on numbering above `seq`, which earlier runs of this host gave out."""
+        self.seq = self._forgotten = seq
 
     def open(self, uri: str, kind: str, state: Json) -> Channel:
         self._opened += 1
@@ -150,6 +156,8 @@ class State:
         envelope = Envelope(uri, action, 0, origin)
         channel.state = self._reducers[channel.kind](channel.state, envelope.action)
         self._number(envelope)
+        if self.journal is not None:
+            self.journal(channel, envelope)
         for subscriber, spelling in channel.subscribers.items():
             subscriber.deliver(envelope, spelling)
         return envelope

@@ -127,8 +127,8 @@ class Tool:
     instruction: str | None = None
     compact: Wording | None = None
     for_session: Shape | None = None
-    at_door: Wording | None = None
-    """Words and schema where there is no calling session."""
+    at_door: Wording | Shape | None = None
+    """Words and schema where there is no calling session; a function when they depend on who asks."""
     offered: Callable[[Offer], bool] | None = None
     checks_input: bool = False
     """True when `run` refuses bad input in its own words, so that the host's generic check stays out."""

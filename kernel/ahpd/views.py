@@ -6,7 +6,7 @@ and asks its grants, so that a tool reaches nothing its person could not reach f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -87,8 +87,9 @@ class HostApi(Protocol):
 
     def session(self, uri: str) -> SessionView | None: ...
 
-    def chat_state(self, principal: Principal, chat: str) -> Mapping[str, Any] | None:
-        """A chat's state as a client would see it; `None` when the chat is not live."""
+    async def chat_state(self, principal: Principal, chat: str) -> Mapping[str, Any] | None:
+        """A chat's state as a client would see it, its session woken when it sleeps (its agent is not started).
+        `None` when there is no such chat."""
         ...
 
     async def create_session(
@@ -123,8 +124,20 @@ class HostApi(Protocol):
         steer: bool = False,
         sender: Sender | None = None,
         model: str | None = None,
+        kind: Literal["user", "agent", "systemNotification"] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        message_id: str | None = None,
     ) -> Sent:
-        """Start a turn when the chat is free, else queue behind it, or hand it to the running turn."""
+        """Start a turn when the chat is free, else queue behind it, or hand it to the running turn.
+
+        `kind` is the message's origin: `agent` when a `sender` is given, else `user`. `meta` goes into the
+        message's `_meta`. A session that sleeps is woken. Raises `SessionNotFound` for a chat there is not, and an
+        `AhpdError` with the reason when the chat takes no message (archived, or its agent is not enabled).
+
+        `message_id` is the id it is known by, in the queue and as a turn. A chat that has a turn or a queued message
+        of that id is not sent it again: what became of it is answered. Nothing waits between the change of state and
+        the return, so that a `keep` right behind it reaches the disk together with the message.
+        """
         ...
 
     async def replace_queued(
@@ -144,6 +157,8 @@ class HostApi(Protocol):
         """Take it off the queue. Who may, and what is raised, as `replace_queued`."""
         ...
 
+    async def dispose_chat(self, principal: Principal, chat: str) -> None: ...
+
     async def rename_chat(self, principal: Principal, chat: str, title: str) -> None: ...
 
     async def archive(self, principal: Principal, target: str, archived: bool) -> None:
@@ -151,3 +166,49 @@ class HostApi(Protocol):
         ...
 
     async def delete_session(self, principal: Principal, session: str) -> None: ...
+
+    # -- for plugins that keep something, or act later --------------------------------------------------
+
+    def principal(self, reference: str | None) -> Principal:
+        """Whoever a kept reference such as `user:ana` stands for now; nobody, who may only read, when that
+        person has not signed in since this process started."""
+        ...
+
+    def session_meta(self, session: str) -> Mapping[str, Any]:
+        """A session's `_meta`. Raises `SessionNotFound`."""
+        ...
+
+    async def set_session_meta(self, session: str, key: str, value: Any | None) -> None:
+        """Set one key of a session's `_meta`, or remove it with `None`: kept first, then told to everybody who
+        watches the session or the list. Says nothing when nothing changed."""
+        ...
+
+    async def kept(self, chat: str, key: str) -> Any | None:
+        """What was kept under `key` on the chat's record."""
+        ...
+
+    async def keep(self, chat: str, key: str, value: Any | None) -> None:
+        """Keep a JSON value on the chat's record, or drop it with `None`; on disk when this returns. Clients do
+        not see it, and it goes with the chat."""
+        ...
+
+    async def all_kept(self, key: str) -> Mapping[str, Any]:
+        """Every chat of the host, sleeping ones included, that has something under `key`: chat URI to value."""
+        ...
+
+    def after_turn(self, chat: str, key: str, act: Callable[[], Awaitable[None]]) -> None:
+        """Run `act` once when the chat's running turn has ended, however it ended, before anything queued begins.
+        A later call with the same key replaces an earlier one. An `AhpdError` it raises is logged."""
+        ...
+
+    async def set_workspace(self, principal: Principal, session: str, directory: str) -> None:
+        """Make a URI the session's first working directory; its agent is opened again there, with the history.
+        Raises `TurnInProgress` while a turn runs in it."""
+        ...
+
+    async def move_chat(
+        self, principal: Principal, chat: str, *, into: str | None, after: str | None = None, first: bool = False
+    ) -> str:
+        """Put a chat elsewhere: into a session (behind `after`, at the end, or `first`), or, with `into` `None`,
+        into a session of its own. The session it is in now. Raises `InvalidParams`, `TurnInProgress`, `NotFound`."""
+        ...

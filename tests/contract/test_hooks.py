@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from ahpd import hookspecs
 
 ROOT = Path(__file__).parents[2]

@@ -3,9 +3,8 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 import ahpd
+import pytest
 
 ROOT = Path(__file__).parents[2]
 KERNEL = ROOT / "kernel" / "ahpd"
@@ -16,7 +15,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("views",),
     ("tools",),
     ("ports",),
-    ("agents", "processes", "configfile"),
+    ("agents", "processes", "configfile", "memory_store"),
     ("hookspecs",),
     ("config", "control"),
     ("plugins",),
@@ -26,7 +25,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("session",),
     ("wire",),
     ("host", "client"),
-    ("testing", "demo"),
+    ("testing", "serving"),
+    ("demo",),
     ("commandline",),
     ("config_verbs", "plugin_verbs"),
     ("cli",),
@@ -35,6 +35,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """From the bottom up. Modules side by side do not import each other."""
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PLAIN_PROTOCOL = {"msgspec"}
+WORDS_OF_THE_PROTOCOL = {"artifacts", "terminals", "files"}
+"""Names of plugins that are also grants or fields of the protocol's state."""
 
 
 def imports_of(file: Path, package: str) -> list[tuple[int, str]]:
@@ -125,7 +127,8 @@ def test_plugins_import_public_names_only(file: Path) -> None:
 def test_no_kernel_file_spells_a_plugin_name() -> None:
     import tomllib
 
-    names = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["ahpd"]
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["ahpd"]
+    names = set(named) - WORDS_OF_THE_PROTOCOL
     for file in KERNEL.rglob("*.py"):
         tree = ast.parse(file.read_text())
         spelled = {

@@ -38,6 +38,8 @@ class Limit:
 
     def charge(self, call: ToolCall) -> None: ...
 
+    def refund(self, call: ToolCall) -> None: ...
+
 
 class Agent:
     def __init__(self, provider: str) -> None:

@@ -6,11 +6,12 @@ watchers were told last, so that they are told differences only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
 from ahpd.errors import InvalidParams
+from ahpd.ports import SessionRow
 from ahpd.protocol.times import read_time
 from ahpd.session.live import LiveSession
 from ahpd.session.names import ROOT
@@ -30,6 +31,10 @@ class Catalogue:
     def __init__(self, state: State, sessions: Mapping[str, LiveSession]) -> None:
         self._state = state
         self._sessions = sessions
+        self.rows: dict[str, SessionRow] = {}
+        """Sessions that are kept and not awake."""
+        self.keep: Callable[[LiveSession], None] = lambda session: None
+        """Told of every session that moved, once the burst is over."""
         self._told: dict[str, Json] = {}
         self._moved: dict[str, None] = {}
         self._wake = trio.Event()
@@ -58,6 +63,7 @@ class Catalogue:
 
     def newest_first(self) -> list[Json]:
         rows = [self.summary(session) for session in self._sessions.values()]
+        rows += [dict(row.summary) for row in self.rows.values()]
         rows.sort(key=lambda row: (row["modifiedAt"], row["resource"]), reverse=True)
         return rows
 
@@ -84,7 +90,18 @@ class Catalogue:
         summary = self._told[session.uri] = self.summary(session)
         self._state.tell(ROOT, Notice("root/sessionAdded", {"channel": ROOT, "summary": summary}))
 
+    def sleeping(self, row: SessionRow) -> None:
+        """A session is listed from its row from now on; nothing of its summary has changed."""
+        self.rows[row.uri] = row
+        self._told[row.uri] = dict(row.summary)
+
+    def awake(self, session: LiveSession) -> None:
+        """A session is listed from its state again."""
+        del self.rows[session.uri]
+        self.moved(session.uri)
+
     def removed(self, uri: str) -> None:
+        self.rows.pop(uri, None)
         self._moved.pop(uri, None)
         if self._told.pop(uri, None) is not None:
             self._state.tell(ROOT, Notice("root/sessionRemoved", {"channel": ROOT, "session": uri}))
@@ -103,7 +120,10 @@ class Catalogue:
             moved, self._moved = self._moved, {}
             for uri in moved:
                 session, told = self._sessions.get(uri), self._told.get(uri)
-                if session is not None and told is not None:
+                if session is None:
+                    continue
+                self.keep(session)
+                if told is not None:
                     self._tell_changes(session, told)
 
     def _tell_changes(self, session: LiveSession, told: Json) -> None:

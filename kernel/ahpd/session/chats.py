@@ -12,6 +12,8 @@ from uuid import uuid4
 from ahpd.errors import AlreadyExists, InvalidParams
 from ahpd.session import names
 from ahpd.session.catalogue import BUSY, IDLE, Catalogue
+from ahpd.session.index import SessionIndex
+from ahpd.session.keeper import Keeper
 from ahpd.session.live import LiveChat, LiveSession, now
 from ahpd.state import Envelope, Json, State
 
@@ -23,8 +25,8 @@ TITLE_LENGTH = 200
 class Chats:
     """Adds, changes and drops chats of live sessions."""
 
-    def __init__(self, state: State, catalogue: Catalogue) -> None:
-        self.state = state
+    def __init__(self, state: State, catalogue: Catalogue, keeper: Keeper, index: SessionIndex) -> None:
+        self.state, self.keeper, self._index = state, keeper, index
         self._catalogue = catalogue
         self.by_uri: dict[str, LiveChat] = {}
         self._busy = 0
@@ -43,6 +45,7 @@ class Chats:
         after = channel.state
         if after is not before:
             self._follow(chat, before, after)
+        self.keeper.busy_chat(chat)
         return envelope
 
     def _follow(self, chat: LiveChat, before: Json, after: Json) -> None:
@@ -79,6 +82,7 @@ class Chats:
         entry: Json = {"resource": uri, "title": title, "status": IDLE, "modifiedAt": now(), "origin": origin}
         chat = LiveChat(uri, session)
         session.chats[uri] = self.by_uri[uri] = chat
+        self._index.place_chat(uri, session.uri)
         self.state.open(uri, "chat", {**entry, "turns": []})
         return chat, entry
 
@@ -97,7 +101,18 @@ class Chats:
             channel = self.state.channels[uri]
             channel.state = {**channel.state, "turns": turns}
             chat.turn_ids.update(turn["id"] for turn in turns)
+        self.keeper.chat(chat, tuple(turns or ()))
         self.dispatch_session(session, {"type": "session/chatAdded", "summary": entry})
+        return chat
+
+    def revive(self, session: LiveSession, uri: str, state: Json) -> LiveChat:
+        """A stored chat as it was last written."""
+        chat = session.chats[uri] = self.by_uri[uri] = LiveChat(uri, session)
+        self._index.place_chat(uri, session.uri)
+        self.state.open(uri, "chat", state)
+        chat.turn_ids.update(turn["id"] for turn in state["turns"])
+        if state.get("status", IDLE) & BUSY:
+            self._busy += 1
         return chat
 
     def drop(self, chat: LiveChat) -> None:
@@ -109,6 +124,8 @@ class Chats:
         if len(session.chats) == 1:
             raise InvalidParams("A session keeps at least one chat; dispose the session instead")
         self.forget(chat)
+        self.keeper.drop_chat(chat)
+        self._index.forget_chat(chat.uri)
         del session.chats[chat.uri]
         was_default = self.session_state(session).get("defaultChat") == chat.uri
         self.dispatch_session(session, {"type": "session/chatRemoved", "chat": chat.uri})
@@ -130,12 +147,22 @@ class Chats:
         else:
             self.update_entry(chat, {"title": title})
 
+    def entry_of(self, chat: LiveChat) -> Json:
+        """A chat's entry in its session's catalogue."""
+        for entry in self.session_state(chat.session).get("chats", []):
+            if entry["resource"] == chat.uri:
+                found: Json = entry
+                return found
+        return {"resource": chat.uri}
+
+    def adopted(self, chat: LiveChat) -> None:
+        """A chat has come into another session: where it is found, and kept, follows."""
+        self._index.place_chat(chat.uri, chat.session.uri)
+        self.keeper.chat(chat)
+
     def title_of(self, chat: LiveChat) -> str:
         state = self.session_state(chat.session)
-        if self.is_default(chat):
-            return str(state.get("title", ""))
-        entries = [entry for entry in state.get("chats", []) if entry["resource"] == chat.uri]
-        return str(entries[0].get("title", "")) if entries else ""
+        return str((state if self.is_default(chat) else self.entry_of(chat)).get("title", ""))
 
     def name_after(self, chat: LiveChat, text: str) -> None:
         """Title an untitled chat after its first message, so that a list never shows a blank."""

@@ -74,6 +74,10 @@ class Inbound:
             raise Rejected("This session is archived; take it out of the archive first")
         if session.get("lifecycle") == "failed":
             raise Rejected("This session could not be started; create another one")
+        if chat.session.agent is None:
+            raise Rejected(f"No agent called {chat.session.provider} is enabled here")
+        if chat.settling:
+            raise Rejected("What the last turn asked for is being done; try again in a moment")
         if not self.turns.accepting:
             raise Rejected("This host is stopping")
 
@@ -99,6 +103,7 @@ class Inbound:
             raise Rejected(f"This chat has no completed turn {turn_id}")
         self.turns.cancel(chat)
         self.chats.dispatch(chat, action, origin)
+        self.chats.keeper.truncated(chat, turn_id)
         self.turns.forget_history(chat)
 
     # -- waiting messages -------------------------------------------------------------------------------
@@ -118,6 +123,7 @@ class Inbound:
             raise Rejected(f"No {action['kind']} message {action['id']} is waiting in this chat")
         chat.queue.pop(action["id"], None)
         self.chats.dispatch(chat, action, origin)
+        self.chats.keeper.record(chat)
 
     def _pending(self, chat: LiveChat, kind: str) -> list[Json]:
         """The messages of one kind that wait in a chat."""
@@ -258,6 +264,11 @@ class Inbound:
         """An action that is nothing but a change of state."""
         self.chats.dispatch_session(session, action, origin)
 
+    def archive_session(self, session: LiveSession, action: Json, origin: Origin) -> None:
+        self.chats.dispatch_session(session, action, origin)
+        if action["isArchived"]:
+            self.turns.rest(session)
+
     def configure(self, session: LiveSession, action: Json, origin: Origin) -> None:
         config = self.chats.session_state(session)["config"]
         changed = action["config"]
@@ -284,9 +295,10 @@ class Inbound:
             raise Rejected("A client may speak for itself only")
 
     def session_directory(self, session: LiveSession, action: Json, origin: Origin) -> None:
-        capability = session.agent.capabilities().get("multipleWorkingDirectories")
-        if capability is None:
-            raise Rejected(f"{session.agent.display_name} works in the directory it was started in")
+        agent = session.agent
+        capability = None if agent is None else agent.capabilities().get("multipleWorkingDirectories")
+        if agent is None or capability is None:
+            raise Rejected(f"{session.provider} works in the directory it was started in")
         directories = self.chats.session_state(session).get("workingDirectories", [])
         is_first = bool(directories) and action["directory"] == directories[0]
         if is_first and action["type"] == "session/workingDirectoryRemoved":
@@ -296,7 +308,7 @@ class Inbound:
             and action["type"] == "session/workingDirectoryReplaced"
             and not capability.get("primaryReplacement")
         ):
-            raise Rejected(f"{session.agent.display_name} cannot change its first directory")
+            raise Rejected(f"{agent.display_name} cannot change its first directory")
         self.chats.dispatch_session(session, action, origin)
 
     def customization(self, session: LiveSession, action: Json, origin: Origin) -> None:
@@ -340,7 +352,7 @@ CHAT: Mapping[str, OnChat] = {
 SESSION: Mapping[str, OnSession] = {
     "session/titleChanged": Inbound.retitle,
     "session/isReadChanged": Inbound.apply_to_session,
-    "session/isArchivedChanged": Inbound.apply_to_session,
+    "session/isArchivedChanged": Inbound.archive_session,
     "session/configChanged": Inbound.configure,
     "session/activeClientSet": Inbound.set_client,
     "session/activeClientRemoved": Inbound.remove_client,

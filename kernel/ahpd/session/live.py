@@ -5,6 +5,7 @@ Plain data with no verbs of their own; who may change what is in `sessions`, `ch
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -66,6 +67,12 @@ class LiveChat:
     turn: Running | None = None
     queue: dict[str, QueuedMessage] = field(default_factory=dict)
     turn_ids: set[str] = field(default_factory=set)
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What plugins keep on this chat, by key; plain JSON."""
+    after_turn: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    """What happens once the running turn has ended, by key."""
+    settling: bool = False
+    """True while that happens: nothing new may begin."""
     _spellings: dict[str, ChatSpelling] = field(default_factory=dict)
 
     def spelling(self, alias: str, session: SessionSpelling | None) -> ChatSpelling | SessionSpelling | None:
@@ -85,12 +92,15 @@ class LiveSession:
     uri: str
     id: str
     provider: str
-    agent: Agent
+    agent: Agent | None
+    """`None` when no enabled plugin provides it: the session can be read, not used."""
     created_at: str
     values: dict[str, Any]
     """The session settings in force; `settings` is the same, to be read only."""
     owner: str | None = None
     strategy: str = "activeAgent"
+    parent: str | None = None
+    aliases: tuple[str, ...] = ()
     chats: dict[str, LiveChat] = field(default_factory=dict)
     offered: tuple[OfferedTool, ...] = ()
     spellings: dict[str, SessionSpelling] = field(default_factory=dict)
@@ -98,6 +108,8 @@ class LiveSession:
     nursery: trio.Nursery | None = None
     closing: trio.Event = field(default_factory=trio.Event)
     closed: trio.Event = field(default_factory=trio.Event)
+    idle_since: float | None = None
+    """When it was first seen with no turn and nobody watching; `None` while it is in use."""
     settings: MappingProxyType[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:

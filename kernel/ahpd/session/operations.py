@@ -6,46 +6,51 @@ by the same line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 from ahpd.access import Gatekeeper, Principal
 from ahpd.agents import Agent
-from ahpd.errors import AhpdError, Conflict, InvalidParams, NotFound, SessionNotFound
+from ahpd.errors import InvalidParams, SessionNotFound, TurnInProgress
 from ahpd.lineage import SessionTrees
+from ahpd.ports import SessionRow
 from ahpd.session import names
 from ahpd.session.catalogue import Catalogue
 from ahpd.session.chats import TITLE_LENGTH, Chats
-from ahpd.session.live import LiveChat, LiveSession, QueuedMessage
+from ahpd.session.dormant import Dormant, chats_of
+from ahpd.session.live import LiveChat, LiveSession
+from ahpd.session.messages import Messages
+from ahpd.session.moves import Moves
 from ahpd.session.sessions import Sessions
 from ahpd.session.settings import resolve, schema_of
 from ahpd.session.turns import Turns
 from ahpd.state import Json, sendable
-from ahpd.views import Sender, Sent, SessionView
+from ahpd.views import SessionView
 
 PAGE = 50
 """Turns in one page of a chat's history."""
-ARCHIVED = 64
 
 
-class Operations:
+class Operations(Messages):
     """Every verb on sessions and chats."""
 
     def __init__(
         self,
         gatekeeper: Gatekeeper,
         sessions: Sessions,
+        dormant: Dormant,
         chats: Chats,
         turns: Turns,
         catalogue: Catalogue,
         lineage: SessionTrees,
         agents: Callable[[], Mapping[str, Agent]],
         settings: Callable[[], Mapping[str, Any]],
+        principal: Callable[[str | None], Principal],
     ) -> None:
-        self.require = gatekeeper.require
-        self.holds = gatekeeper.holds
-        self._sessions, self._chats, self._turns = sessions, chats, turns
+        super().__init__(gatekeeper, sessions, dormant, chats, turns)
+        self.principal = principal
+        self._moves = Moves(sessions, chats, turns)
         self._catalogue, self.lineage = catalogue, lineage
         self._agents, self._settings = agents, settings
 
@@ -68,27 +73,50 @@ class Operations:
 
     def session(self, uri: str) -> SessionView | None:
         session = self._sessions.find(uri)
-        return None if session is None else self._sessions.view(session)
+        if session is not None:
+            return self._sessions.view(session)
+        row = self._dormant.row(uri)
+        return None if row is None else _view_of(row)
 
-    def chat_state(self, principal: Principal, chat: str) -> Json | None:
+    async def chat_state(self, principal: Principal, chat: str) -> Json | None:
         self.require(principal, "chat:turns", chat)
-        found = self._sessions.find_chat(chat)
-        return None if found is None else self._chats.chat_state(found[0])
+        try:
+            return self._chats.chat_state(await self.chat(chat))
+        except SessionNotFound:
+            return None
 
-    def older_turns(self, principal: Principal, chat: LiveChat, cursor: str | None) -> Json:
+    async def older_turns(self, principal: Principal, chat: LiveChat, cursor: str | None) -> Json:
         """The `chat/turnsLoaded` action for the page before a cursor. `InvalidParams` for a foreign one."""
         self.require(principal, "chat:turns", chat.uri)
         turns = self._chats.chat_state(chat).get("turns", [])
         end = len(turns)
         if cursor is not None:
             end = next((i for i, turn in enumerate(turns) if turn["id"] == cursor), -1)
-            if end < 0:
-                raise InvalidParams("cursor is not one that this chat gave out")
-        start = max(0, end - PAGE)
-        action: Json = {"type": "chat/turnsLoaded", "turns": turns[start:end]}
-        if start:
-            action["turnsNextCursor"] = turns[start]["id"]
+        if end > 0:
+            start = max(0, end - PAGE)
+            page, more = turns[start:end], turns[start]["id"] if start else self._older(chat)
+        else:
+            page, more = await self._stored_turns(chat, cursor)
+        action: Json = {"type": "chat/turnsLoaded", "turns": page}
+        if more is not None:
+            action["turnsNextCursor"] = more
         return action
+
+    def _older(self, chat: LiveChat) -> str | None:
+        """The cursor for turns before those in memory."""
+        cursor: str | None = self._chats.chat_state(chat).get("turnsNextCursor")
+        return cursor
+
+    async def _stored_turns(
+        self, chat: LiveChat, cursor: str | None, limit: int = PAGE
+    ) -> tuple[list[Json], str | None]:
+        try:
+            turns, more = await self._chats.keeper.store.turns(chat.uri, cursor, limit)
+        except KeyError:
+            if cursor in chat.turn_ids:
+                return [], None
+            raise InvalidParams("cursor is not one that this chat gave out") from None
+        return [dict(turn) for turn in turns], more
 
     def resolve_config(self, provider: str | None, config: Mapping[str, Any]) -> Json:
         """The settings a new session would have: `{schema, values}`."""
@@ -132,15 +160,9 @@ class Operations:
 
     async def delete_session(self, principal: Principal, session: str) -> None:
         self.require(principal, "session:dispose", session)
-        await self._sessions.dispose(self._sessions.get(session))
+        await self._sessions.dispose(await self._dormant.awake(session))
 
     # -- chats ------------------------------------------------------------------------------------------
-
-    def _chat(self, uri: str) -> LiveChat:
-        found = self._sessions.find_chat(uri)
-        if found is None:
-            raise SessionNotFound(f"No chat at {uri}")
-        return found[0]
 
     async def create_chat(
         self,
@@ -154,14 +176,14 @@ class Operations:
         message: Json | None = None,
     ) -> str:
         self.require(principal, "chat:fork" if source else "chat:create", session)
-        live = self._sessions.get(session)
+        live = await self._dormant.awake(session)
         if uri is not None and uri in live.chats:
             return uri
         if uri is not None and self._sessions.find_chat(uri) is not None:
             raise InvalidParams(f"chat {uri} belongs to another session")
         if uri is not None and (names.is_root(uri) or self._sessions.find(uri) is not None):
             raise InvalidParams(f"chat {uri} is the name of something else")
-        origin, turns = self._source(live, source) if source else (None, None)
+        origin, turns = await self._source(live, source) if source else (None, None)
         if message is not None:
             self._require_may_begin(principal, live, message)
         chat = self._chats.add(live, uri, _title(title), origin, turns)
@@ -174,17 +196,18 @@ class Operations:
         self.require(principal, "chat:send", session.uri)
         if message["origin"].get("kind") != "user":
             raise InvalidParams("initialMessage.origin.kind must be user")
-        self._require_usable(self._chats.session_state(session))
+        self.require_usable(self._chats.session_state(session))
 
-    def _source(self, session: LiveSession, source: Mapping[str, Any]) -> tuple[Json, list[Json] | None]:
+    async def _source(self, session: LiveSession, source: Mapping[str, Any]) -> tuple[Json, list[Json] | None]:
         """A new chat's origin, and the turns it begins with, for `createChat.source`."""
         found = self._sessions.find_chat(str(source.get("chat")))
         if found is None or found[0].session is not session:
             raise InvalidParams("source.chat must be a chat of the same session")
         kind = source.get("kind")
-        capability = session.agent.capabilities().get("multipleChats") or {}
+        agent = session.agent
+        capability = (agent.capabilities().get("multipleChats") if agent else None) or {}
         if kind not in ("fork", "sideChat") or kind not in capability:
-            raise InvalidParams(f"source.kind {kind} is not something {session.agent.display_name} can do")
+            raise InvalidParams(f"source.kind {kind} is not something {session.provider} can do")
         state = self._chats.chat_state(found[0])
         ids = [turn["id"] for turn in state.get("turns", [])]
         turn_id = source.get("turnId")
@@ -192,7 +215,10 @@ class Operations:
         if kind == "fork":
             if turn_id not in ids:
                 raise InvalidParams("source.turnId must be a completed turn of that chat")
-            return origin, state["turns"][: ids.index(turn_id) + 1]
+            turns = state["turns"][: ids.index(turn_id) + 1]
+            cursor = state.get("turnsNextCursor")
+            older = (await self._stored_turns(found[0], cursor, limit=1_000_000))[0] if cursor else []
+            return origin, [*older, *turns]
         if turn_id not in ids and turn_id != (state.get("activeTurn") or {}).get("id"):
             raise InvalidParams("source.turnId must be a turn of that chat")
         if source.get("selection"):
@@ -201,96 +227,128 @@ class Operations:
 
     async def dispose_chat(self, principal: Principal, chat: str) -> None:
         self.require(principal, "chat:dispose", chat)
-        await self._sessions.drop_chat(self._chat(chat))
+        await self._sessions.drop_chat(await self.chat(chat))
 
     async def rename_chat(self, principal: Principal, chat: str, title: str) -> None:
         self.require(principal, "session:rename", chat)
-        self._chats.rename(self._chat(chat), _title(title))
+        self._chats.rename(await self.chat(chat), _title(title))
 
     async def archive(self, principal: Principal, target: str, archived: bool) -> None:
-        session = self._sessions.find(target)
-        chat = None if session is not None else self._chat(target)
-        if chat is not None and not self._chats.is_default(chat):
-            self.require(principal, "chat:mark", target)
-            self._chats.dispatch(chat, {"type": "chat/isArchivedChanged", "isArchived": archived})
-            return
-        session = session or (chat.session if chat is not None else None)
-        assert session is not None
+        session = await self._dormant.wake(target) if self.session(target) is not None else None
+        if session is None:
+            chat = await self.chat(target)
+            if not self._chats.is_default(chat):
+                self.require(principal, "chat:mark", target)
+                self._chats.dispatch(chat, {"type": "chat/isArchivedChanged", "isArchived": archived})
+                return
+            session = chat.session
         self.require(principal, "session:mark", target)
         self._chats.dispatch_session(session, {"type": "session/isArchivedChanged", "isArchived": archived})
+        if archived:
+            self._turns.rest(session)
 
-    # -- messages ---------------------------------------------------------------------------------------
+    # -- what plugins keep, and do later ----------------------------------------------------------------
 
-    async def send(
+    def session_meta(self, session: str) -> Mapping[str, Any]:
+        live = self._sessions.find(session)
+        if live is not None:
+            return dict(self._chats.session_state(live).get("_meta") or {})
+        row = self._dormant.row(session)
+        if row is None:
+            raise SessionNotFound(f"No session at {session}")
+        return dict(row.summary.get("_meta") or {})
+
+    async def set_session_meta(self, session: str, key: str, value: Any | None) -> None:
+        live = await self._dormant.awake(session)
+        before = self._chats.session_state(live).get("_meta") or {}
+        after = {name: kept for name, kept in before.items() if name != key}
+        if value is not None:
+            after[key] = sendable(value)
+        if after != before:
+            # Everybody who watches hears of it from the flusher, which waits for the disk first.
+            self._chats.dispatch_session(live, {"type": "session/metaChanged", "_meta": after})
+
+    async def kept(self, chat: str, key: str) -> Any | None:
+        return (await self.chat(chat)).kept.get(key)
+
+    async def keep(self, chat: str, key: str, value: Any | None) -> None:
+        live = await self.chat(chat)
+        if value is None:
+            live.kept.pop(key, None)
+        else:
+            live.kept[key] = sendable(value)
+        self._chats.keeper.record(live)
+        await self._chats.keeper.commit()
+
+    async def all_kept(self, key: str) -> Mapping[str, Any]:
+        stored = await self._chats.keeper.store.records()
+        found = {chat: record[key] for chat, record in stored.items() if key in record}
+        for uri, chat in self._chats.by_uri.items():
+            found.pop(uri, None)
+            if key in chat.kept:
+                found[uri] = chat.kept[key]
+        return found
+
+    def after_turn(self, chat: str, key: str, act: Callable[[], Awaitable[None]]) -> None:
+        found = self._sessions.find_chat(chat)
+        if found is not None and found[0].turn is not None:
+            found[0].after_turn[key] = act
+
+    async def move_chat(
         self,
         principal: Principal,
         chat: str,
-        text: str,
         *,
-        steer: bool = False,
-        sender: Sender | None = None,
-        model: str | None = None,
-    ) -> Sent:
-        self.require(principal, "chat:send", chat)
-        live = self._chat(chat)
-        self._require_open(live)
-        message = _message(text, sender, model)
-        by = sender.chat if sender is not None else principal.id
-        message_id = str(uuid4())
-        kept = QueuedMessage(principal, by)
-        if steer and live.turn is not None:
-            self._turns.steer(live, message_id, message, kept)
-            return Sent(message_id, 1, "steered")
-        if self._turns.is_free(live):
-            self._turns.begin(live, message, principal, turn_id=message_id)
-            return Sent(message_id, 1, "sent")
-        self._turns.queue(live, message_id, message, kept)
-        return Sent(message_id, 1, "queued")
+        into: str | None,
+        after: str | None = None,
+        first: bool = False,
+    ) -> str:
+        self.require(principal, "chat:move", chat)
+        live = await self.chat(chat)
+        target = None if into is None else await self._dormant.awake(into)
+        behind = None if after is None else (await self.chat(after)).uri
+        self._moves.require_movable(live)
+        if target is None:
+            self.require(principal, "session:create", chat)
+            return (await self._moves.into_own(live)).uri
+        if target is live.session:
+            self._moves.within(live, behind, first)
+        else:
+            self._moves.into(live, target, behind, first)
+        return target.uri
 
-    def _require_open(self, chat: LiveChat) -> None:
-        self._require_usable(self._chats.session_state(chat.session), self._chats.chat_state(chat))
+    async def set_workspace(self, principal: Principal, session: str, directory: str) -> None:
+        self.require(principal, "session:folders", session)
+        live = await self._dormant.awake(session)
+        if any(chat.turn is not None for chat in live.chats.values()):
+            raise TurnInProgress("A turn is running in this session; its directory can change when it has ended")
+        directories = self._chats.session_state(live).get("workingDirectories", [])
+        if not directories:
+            action: Json = {"type": "session/workingDirectorySet", "directory": directory}
+        else:
+            action = {
+                "type": "session/workingDirectoryReplaced",
+                "directory": directories[0],
+                "replacement": directory,
+            }
+        self._chats.dispatch_session(live, action)
+        self._turns.rest(live)
 
-    def _require_usable(self, session: Json, chat: Json | None = None) -> None:
-        if (session.get("status", 0) | (chat or {}).get("status", 0)) & ARCHIVED:
-            raise InvalidParams("This session is archived; take it out of the archive first")
-        if session.get("lifecycle") == "failed":
-            raise InvalidParams("This session could not be started; create another one")
-        if not self._turns.accepting:
-            raise AhpdError("This host is stopping")
 
-    async def replace_queued(
-        self, principal: Principal, chat: str, message: str, text: str, *, expected: int, by: str
-    ) -> Sent:
-        self.require(principal, "chat:send", chat)
-        live = self._chat(chat)
-        old = self._own_queued(live, message, expected, by)
-        changed = {**old["message"], "text": text}
-        self._turns.queue(live, message, changed, live.queue[message])
-        return Sent(message, expected + 1, "replaced")
-
-    async def cancel_queued(
-        self, principal: Principal, chat: str, message: str, *, expected: int, by: str
-    ) -> Sent:
-        self.require(principal, "chat:cancel", chat)
-        live = self._chat(chat)
-        self._own_queued(live, message, expected, by)
-        del live.queue[message]
-        action = {"type": "chat/pendingMessageRemoved", "kind": "queued", "id": message}
-        self._chats.dispatch(live, action)
-        return Sent(message, expected, "cancelled")
-
-    def _own_queued(self, chat: LiveChat, message: str, expected: int, by: str) -> Json:
-        kept = chat.queue.get(message)
-        waiting = self._chats.chat_state(chat).get("queuedMessages", [])
-        entry: Json | None = next((each for each in waiting if each["id"] == message), None)
-        if kept is None or entry is None or kept.by != by:
-            raise NotFound("messageId must name a queued message this chat sent")
-        if kept.revision != expected:
-            raise Conflict(
-                f"expectedRevision must be the message's current revision (now {kept.revision})",
-                {"revision": kept.revision},
-            )
-        return entry
+def _view_of(row: SessionRow) -> SessionView:
+    """A session that sleeps, from its row."""
+    summary = row.summary
+    return SessionView(
+        uri=row.uri,
+        id=row.id,
+        provider=str(summary.get("provider", "")),
+        title=str(summary.get("title", "")),
+        working_directories=tuple(summary.get("workingDirectories", ())),
+        default_chat=str(summary.get("defaultChat", "")),
+        chats=chats_of(summary),
+        owner=(summary.get("_meta") or {}).get("ahpd.owner"),
+        parent=row.parent,
+    )
 
 
 def agent_info(agent: Agent) -> Json:
@@ -315,15 +373,3 @@ def _title(title: str | None) -> str:
     if len(folded) > TITLE_LENGTH:
         raise InvalidParams(f"title must not exceed {TITLE_LENGTH} characters")
     return str(folded)
-
-
-def _message(text: str, sender: Sender | None, model: str | None) -> Json:
-    message: Json = {"text": text, "origin": {"kind": "user" if sender is None else "agent"}}
-    if model is not None:
-        message["model"] = {"id": model}
-    if sender is not None:
-        delegation = {"sourceSession": sender.session, "sourceChat": sender.chat}
-        if sender.turn is not None:
-            delegation["sourceTurnId"] = sender.turn
-        message["_meta"] = {"vscode.chat.delegation": delegation}
-    return message

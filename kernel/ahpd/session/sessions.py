@@ -8,19 +8,25 @@ let agents go, end processes, close channels, announce.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import trio
 
+from ahpd.access import Principal
 from ahpd.agents import Agent
 from ahpd.errors import InvalidParams, ProviderNotFound, SessionExists, SessionNotFound
 from ahpd.lineage import SessionTrees
 from ahpd.log import get
+from ahpd.ports import SessionRow, StoredChat, StoredSession
+from ahpd.protocol.times import read_time
 from ahpd.session import names
 from ahpd.session.catalogue import IDLE, Catalogue
 from ahpd.session.chats import Chats
+from ahpd.session.index import SessionIndex
+from ahpd.session.keeper import Keeper, restore_record
 from ahpd.session.live import LiveChat, LiveSession, now
-from ahpd.session.settings import schema_of, settle
+from ahpd.session.settings import resolve, schema_of, settle
 from ahpd.session.turns import Turns
 from ahpd.state import Json, Spelling, State
 from ahpd.tooling.fence import is_contained
@@ -44,24 +50,25 @@ class Sessions:
         lineage: SessionTrees,
         agents: Agents,
         offer_for: OfferFor,
+        index: SessionIndex,
+        keeper: Keeper,
+        principal: Callable[[str | None], Principal],
         default_directory: str | None = None,
     ) -> None:
         self._state, self.by_uri, self._catalogue = state, by_uri, catalogue
         self._chats, self._turns, self._lineage = chats, turns, lineage
         self._agents, self._offer_for = agents, offer_for
+        self._index, self._keeper, self._principal = index, keeper, principal
         self._default_directory = default_directory
-        self._aliases: dict[str, LiveSession] = {}
-        self._by_id: dict[str, LiveSession] = {}
-        self._nursery: trio.Nursery | None = None
+        self._creating: set[str] = set()
+        self.nursery: trio.Nursery | None = None
 
     # -- finding ----------------------------------------------------------------------------------------
 
     def find(self, uri: str) -> LiveSession | None:
-        """A session by its held name, by the URI its creator chose, or as `ahp-session:/<id>`."""
-        session = self.by_uri.get(uri) or self._aliases.get(uri)
-        if session is None and uri.startswith(names.SESSION_SCHEME):
-            session = self._by_id.get(uri.partition(":")[2].lstrip("/"))
-        return session
+        """A session that is awake, by its held name, by the URI its creator chose, or as `ahp-session:/<id>`."""
+        held = None if uri.startswith(names.CHAT_SCHEME) else self._index.held(uri)
+        return None if held is None else self.by_uri.get(held)
 
     def get(self, uri: str) -> LiveSession:
         session = self.find(uri)
@@ -77,7 +84,7 @@ class Sessions:
         if uri.startswith("ahp-chat://"):
             return self._find_by_session(uri)
         if uri.startswith(names.CHAT_SCHEME):
-            session = self._by_id.get(uri.partition(":")[2].lstrip("/"))
+            session = self.by_uri.get(self._index.held(uri) or "")
             if session is not None:
                 default = self._chats.session_state(session).get("defaultChat")
                 if default in session.chats:
@@ -120,7 +127,7 @@ class Sessions:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the nursery of all sessions until cancelled."""
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+            self.nursery = nursery
             task_status.started()
             await trio.sleep_forever()
 
@@ -142,22 +149,37 @@ class Sessions:
         if names.is_root(uri) or uri.startswith(names.CHAT_SCHEME):
             raise InvalidParams(f"channel must be a session URI, such as echo:/<uuid>; got {uri!r}")
         held = names.held_name(agent.provider, uri)
-        if self.find(uri) is not None or self._state.get(held) is not None or self._state.get(uri) is not None:
+        if not self._is_free(uri, held):
             raise SessionExists(f"There is already a session at {uri}")
         properties = schema_of(agent)
         values = settle(properties, config or {})
         session = LiveSession(held, names.session_id(uri), agent.provider, agent, now(), values, owner, strategy)
+        session.parent, session.aliases = parent, () if uri == held else (uri,)
+        self._creating.add(held)
+        try:
+            await self._begin(session)
+        finally:
+            self._creating.discard(held)
         if parent is not None:
             self._lineage.link(held, parent)
-        self._record(session, uri)
+        self._record(session)
         directories = list(working_directories) or ([self._default_directory] if self._default_directory else [])
         self._open_channels(session, title, directories, properties, active_client)
-        assert self._nursery is not None
-        await self._nursery.start(self._live, session)
+        self._keeper.session(session)
+        for chat in session.chats.values():
+            self._keeper.chat(chat)
         self._catalogue.added(session)
         assert session.nursery is not None
         session.nursery.start_soon(self._make_ready, session)
         return session
+
+    def _is_free(self, uri: str, held: str) -> bool:
+        known = self._index.held(uri) or self._index.held(held)
+        return known is None and held not in self._creating and self._state.get(uri) is None
+
+    async def _begin(self, session: LiveSession) -> None:
+        assert self.nursery is not None
+        await self.nursery.start(self._live, session)
 
     def _agent(self, provider: str | None) -> Agent:
         agents = self._agents()
@@ -169,11 +191,9 @@ class Sessions:
             raise ProviderNotFound(f"No agent called {provider}; there is {', '.join(agents)}")
         return agents[provider]
 
-    def _record(self, session: LiveSession, uri: str) -> None:
+    def _record(self, session: LiveSession) -> None:
         self.by_uri[session.uri] = session
-        self._by_id.setdefault(session.id, session)
-        if uri != session.uri:
-            self._aliases[uri] = session
+        self._index.add(session.uri, session.id, session.aliases)
 
     def _open_channels(
         self,
@@ -250,6 +270,59 @@ class Sessions:
         if session.uri in self.by_uri:
             self._chats.dispatch_session(session, action)
 
+    # -- waking -----------------------------------------------------------------------------------------
+
+    def adopt(self, row: SessionRow) -> None:
+        """Know a stored session's place in its tree."""
+        if row.parent is not None:
+            self._lineage.link(row.uri, row.parent)
+
+    async def revive(self, stored: StoredSession, row: SessionRow) -> LiveSession:
+        """Bring a stored session back as it was last written. No agent is started."""
+        record, state = stored.record, dict(stored.state)
+        provider = str(record.get("provider") or state.get("provider", ""))
+        agent = self._agents().get(provider)
+        values = dict(state.get("config", {}).get("values", {}))
+        if agent is not None:
+            properties = schema_of(agent)
+            values = resolve(properties, values)
+            schema = {"type": "object", "properties": properties}
+            state["config"] = {"schema": schema, "values": values.copy()}
+        session = LiveSession(stored.uri, row.id, provider, agent, str(record.get("createdAt", "")), values)
+        session.owner, session.strategy = record.get("owner"), str(record.get("strategy", "activeAgent"))
+        session.parent, session.aliases = row.parent, tuple(row.aliases)
+        await self._begin(session)
+        self._record(session)
+        channel = self._state.open(session.uri, "session", state | {"activeClients": []})
+        if state.get("lifecycle") == "creating":
+            channel.state["lifecycle"] = "ready"
+        for chat in stored.chats:
+            self._revive_chat(session, chat)
+        session.offered = self._offer_for(session)
+        if session.offered:
+            channel.state["serverTools"] = definitions(session)
+        return session
+
+    def _revive_chat(self, session: LiveSession, stored: StoredChat) -> None:
+        chat = self._chats.revive(session, stored.uri, {"turns": [], **stored.state})
+        restore_record(chat, stored.record, self._principal)
+
+    def end_interrupted(self, session: LiveSession) -> None:
+        """End the turns that were running when the host ended: their agents are gone."""
+        for chat in session.chats.values():
+            active = self._chats.chat_state(chat).get("activeTurn")
+            if active is not None:
+                began = read_time(str(active.get("startedAt")))
+                elapsed = 0 if began is None else int((datetime.now(UTC) - began).total_seconds() * 1000)
+                error = {
+                    "errorType": "executionInterrupted",
+                    "message": "The host stopped while this turn was running.",
+                }
+                part = {"kind": "error", "error": error, "resumable": _resumes(session.agent)}
+                ended = {"turnId": active["id"], "duration": max(0, elapsed), "part": part}
+                self._chats.dispatch(chat, {"type": "chat/error", **ended})
+                self._keeper.turn_ended(chat)
+
     # -- changing ---------------------------------------------------------------------------------------
 
     def reoffer(self) -> None:
@@ -275,14 +348,25 @@ class Sessions:
         session.closing.set()
         for chat in session.chats.values():
             self._turns.cancel(chat)
+        self._close_channels(session)
+        self.forget(session.uri)
+
+    def _close_channels(self, session: LiveSession) -> None:
         self.by_uri.pop(session.uri, None)
-        self._aliases = {alias: live for alias, live in self._aliases.items() if live is not session}
-        if self._by_id.get(session.id) is session:
-            del self._by_id[session.id]
-        self._catalogue.removed(session.uri)
         for chat in session.chats.values():
             self._chats.forget(chat)
         self._state.close(session.uri)
+
+    def forget(self, held: str) -> None:
+        """Take a session that is not awake out of every list, and out of the store."""
+        self._index.remove(held)
+        self._keeper.drop_session(held)
+        self._catalogue.removed(held)
+
+    def let_go(self, session: LiveSession) -> None:
+        """A session falls asleep: nobody finds it among those awake, its agents and children end."""
+        session.closing.set()
+        self._close_channels(session)
 
     async def drop_chat(self, chat: LiveChat) -> None:
         """Close one chat of a session. Raises `InvalidParams` for the last one."""
@@ -295,3 +379,8 @@ class Sessions:
 
 def definitions(session: LiveSession) -> list[Any]:
     return [offered.definition for offered in session.offered]
+
+
+def _resumes(agent: Agent | None) -> bool:
+    """Whether an agent says that it can take a failed turn up again; most do not say."""
+    return bool(getattr(agent, "resumes_turns", False))

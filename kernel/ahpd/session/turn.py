@@ -235,7 +235,7 @@ class RunningTurn:
         return answer
 
     async def _wait_for_person(self, waiting_id: str, needed: Json) -> Any:
-        entry = f"{needed['kind']}:{self._chat.uri}:{self.id}:{waiting_id}"
+        entry = f"{needed['kind']}:{uuid4()}"  # says nothing: a name inside would be in one spelling only
         waiting = self._waiting[waiting_id] = _Waiting(entry)
         if not self.ended:
             request = {"id": entry, "chat": self._chat.uri, **needed}

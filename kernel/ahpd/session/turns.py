@@ -18,7 +18,7 @@ from ahpd.agents import AgentSession, Start
 from ahpd.errors import AgentError, AhpdError
 from ahpd.log import get
 from ahpd.session.chats import Chats
-from ahpd.session.live import LiveChat, QueuedMessage, now
+from ahpd.session.live import LiveChat, LiveSession, QueuedMessage, now
 from ahpd.session.toolbox import Toolboxes
 from ahpd.session.turn import RunningTurn
 from ahpd.state import Json
@@ -98,7 +98,7 @@ class Turns:
             if failure is None:
                 get("ahpd.turns").exception("agent crashed", chat=chat.uri, turn=turn.id)
                 await self.close_agent(chat)
-                failure = AgentError(f"{chat.session.agent.display_name} stopped unexpectedly: {error!r}")
+                failure = AgentError(f"{chat.session.provider} stopped unexpectedly: {error!r}")
         if not turn.ended:
             self._end(chat, turn, failure)
 
@@ -106,6 +106,8 @@ class Turns:
         """The chat's agent, opened if it is not. Raises what the agent raises."""
         async with chat.opening:
             if chat.agent is None:
+                if chat.session.agent is None:
+                    raise AgentError(f"No agent called {chat.session.provider} is enabled here")
                 chat.agent = await chat.session.agent.open(self._start(chat))
             return chat.agent
 
@@ -132,6 +134,12 @@ class Turns:
         agent, chat.agent = chat.agent, None
         if agent is not None:
             await self._close(chat, agent)
+
+    def rest(self, session: LiveSession) -> None:
+        """Let the agents of a session go where no turn runs; the next turn opens them again."""
+        for chat in session.chats.values():
+            if chat.turn is None:
+                self.forget_history(chat)
 
     def forget_history(self, chat: LiveChat) -> None:
         """What the agent remembers must end where the chat now ends: it opens again with the shorter history."""
@@ -163,7 +171,7 @@ class Turns:
             action = {"type": "chat/error", "turnId": turn.id, "duration": duration, "part": part}
         self._finish(chat, turn, action, None)
         if failure is None:
-            self.take_up(chat)
+            self.take_up(chat)  # which waits while the chat settles
 
     def cancel(self, chat: LiveChat, origin: Mapping[str, Any] | None = None) -> None:
         """Cancel the running turn: at once in state, and its agent is stopped."""
@@ -176,16 +184,37 @@ class Turns:
         chat.turn = None
         turn.stop()
         self.chats.dispatch(chat, action, origin)
+        self.chats.keeper.turn_ended(chat)
         session = chat.session
+        if chat.after_turn and session.nursery is not None:
+            chat.settling = True
+            session.nursery.start_soon(self._settle, chat, action["type"] == "chat/turnComplete")
         if self.chats.session_state(session).get("status", 0) & 32:
             self.chats.dispatch_session(session, {"type": "session/isReadChanged", "isRead": False})
+
+    async def _settle(self, chat: LiveChat, ended_well: bool) -> None:
+        """Do what was put off until the turn has ended, before anything else begins here."""
+        try:
+            while chat.after_turn:
+                _, act = chat.after_turn.popitem()
+                try:
+                    await act()
+                except AhpdError as error:
+                    get("ahpd.turns").warning("put off, and refused", chat=chat.uri, why=error.sentence)
+                except Exception:
+                    get("ahpd.turns").exception("put off, and failed", chat=chat.uri)
+        finally:
+            chat.settling = False
+        if ended_well:
+            self.take_up(chat)
 
     # -- waiting messages -------------------------------------------------------------------------------
 
     def is_free(self, chat: LiveChat) -> bool:
         """Nothing runs here and nothing waits to."""
         state = self.chats.chat_state(chat)
-        return chat.turn is None and not state.get("queuedMessages") and not state.get("steeringMessage")
+        waiting = state.get("queuedMessages") or state.get("steeringMessage")
+        return chat.turn is None and not chat.settling and not waiting
 
     def queue(
         self,
@@ -208,11 +237,13 @@ class Turns:
             "message": message,
         }
         self.chats.dispatch(chat, action, origin)
+        self.chats.keeper.record(chat)
         self.take_up(chat)
 
     def take_up(self, chat: LiveChat) -> None:
         """Begin the next waiting message of a chat where nothing runs."""
-        if chat.turn is not None or not self.accepting or chat.uri not in self.chats.by_uri:
+        busy = chat.turn is not None or chat.settling
+        if busy or not self.accepting or chat.uri not in self.chats.by_uri:
             return
         state = self.chats.chat_state(chat)
         waiting = state.get("queuedMessages") or []
@@ -250,6 +281,7 @@ class Turns:
             "message": message,
         }
         self.chats.dispatch(chat, action, origin)
+        self.chats.keeper.record(chat)
 
 
 def _as_agent_error(error: BaseException) -> AgentError | None:

@@ -49,7 +49,7 @@ def _words(registered: Registered, offer: Offer) -> Wording | Any:
         if tool.offered is not None and not tool.offered(offer):
             return WITHHELD
         if offer.session is None:
-            return tool.at_door
+            return tool.at_door(offer) if callable(tool.at_door) else tool.at_door
         return tool.for_session(offer) if tool.for_session is not None else None
     except (Exception, SystemExit):
         get(f"ahpd.plugin.{registered.plugin}").exception("tool not offered", tool=tool.name)

@@ -22,6 +22,7 @@ from ahpd.state import Deliverable, Spelling, State
 from ahpd.wire import gate
 from ahpd.wire.clients import Client, Clients
 
+HANDSHAKES = ("initialize", "reconnect")
 WAITING = 64
 """Requests of one connection that may wait for something at once; the next one is read when one is done."""
 
@@ -61,6 +62,12 @@ class Services(Protocol):
     def require(self, principal: Principal, grant: str, resource: str = "") -> None: ...
 
     def find(self, uri: str) -> Target | None: ...
+
+    def sleeps(self, uri: str) -> Any:
+        """Whether a channel belongs to a session that is kept and not awake."""
+        ...
+
+    async def wake(self, uri: str) -> Any: ...
 
     async def serve(self, connection: Connection, method: str, params: Any) -> Any: ...
 
@@ -106,10 +113,20 @@ class Connection:
         if isinstance(message, frames.Request):
             await self._request(message, nursery)
         elif isinstance(message, frames.Notification):
+            await self._wake(message)
             self._notification(message)
+
+    async def _wake(self, message: frames.Request | frames.Notification) -> None:
+        """Have sleeping sessions that a message names awake before it is looked at."""
+        if self.client is None and message.method not in HANDSHAKES:
+            return
+        for uri in _channels_in(message.params):
+            if self.services.sleeps(uri):
+                await self.services.wake(uri)
 
     async def _request(self, request: frames.Request, nursery: trio.Nursery) -> None:
         try:
+            await self._wake(request)
             answer = await self._serve(request.method, request.params)
         except Exception as error:
             self._refuse(request, error)
@@ -141,7 +158,7 @@ class Connection:
     async def _serve(self, method: str, params: Any) -> Any:
         if method == "ping":
             return None
-        if self.client is None and method not in ("initialize", "reconnect"):
+        if self.client is None and method not in HANDSHAKES:
             raise MethodNotFound(f"{method} is not served before initialize")
         if method not in gate.METHODS or method in NOTIFICATIONS:
             raise MethodNotFound(f"This host does not serve {method}")
@@ -251,6 +268,16 @@ class Connection:
     def _reject(self, target: Target, action: dict[str, Any], origin: Mapping[str, Any], reason: str) -> None:
         envelope = self.services.state.address(target.uri, action, str(origin["clientId"]), origin, reason)
         self.deliver(envelope, target.spelling)
+
+
+def _channels_in(params: Mapping[str, Any]) -> list[str]:
+    """The channels a message names, as far as that can be told before it has been checked."""
+    named = [params.get("channel")]
+    for key in ("initialSubscriptions", "subscriptions"):
+        listed = params.get(key)
+        named += listed if isinstance(listed, list) else []
+    channels = [each.get("channel") if isinstance(each, dict) else each for each in named]
+    return [channel for channel in channels if isinstance(channel, str)]
 
 
 NOTIFICATIONS: Mapping[str, Callable[[Connection, Any], None]] = {

@@ -20,6 +20,7 @@ METHODS: Mapping[str, str | None] = {
     "disposeSession": "session:dispose",
     "createChat": "chat:create",
     "disposeChat": "chat:dispose",
+    "moveChat": "chat:move",
     "fetchTurns": "chat:turns",
     "resolveSessionConfig": "session:list",
 }

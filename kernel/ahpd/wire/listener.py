@@ -17,7 +17,7 @@ import h11
 import trio
 
 from ahpd.wire.limits import Limits
-from ahpd.wire.outbox import Flusher, Log
+from ahpd.wire.outbox import Barrier, Flusher, Log
 from ahpd.wire.request import ASGIApp, Guard, Peer, Refusal, Request
 from ahpd.wire.websocket import WebSocket
 
@@ -49,10 +49,11 @@ class Listener:
         mounts: Mapping[str, ASGIApp] | None = None,
         limits: Limits | None = None,
         log: Log | None = None,
+        barrier: Barrier | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.log: Log = log or _default_log()
-        self.flusher = Flusher(self.log)
+        self.flusher = Flusher(self.log, barrier)
         self.websockets: set[WebSocket] = set()
         self._http_wanted = trio.Event()
         self.http_ready = trio.Event()

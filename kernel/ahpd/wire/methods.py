@@ -17,12 +17,14 @@ from ahpd.protocol.shapes import (
     FetchTurns,
     Initialize,
     ListSessions,
+    MoveChat,
     Reconnect,
     ResolveSessionConfig,
     Subscribe,
 )
 from ahpd.protocol.versions import SUPPORTED_RANGES, agree
 from ahpd.session import names
+from ahpd.session.dormant import Dormant
 from ahpd.session.inbound import Inbound
 from ahpd.session.operations import Operations
 from ahpd.session.sessions import Sessions
@@ -45,6 +47,7 @@ class Methods:
         state: State,
         clients: Clients,
         sessions: Sessions,
+        dormant: Dormant,
         operations: Operations,
         inbound: Inbound,
         welcome: Callable[[Principal], Json],
@@ -56,6 +59,7 @@ class Methods:
         self._sessions, self._operations, self._inbound = sessions, operations, inbound
         self._welcome, self._on_root, self._compat = welcome, on_root, compat
         self.require = operations.require
+        self.sleeps, self.wake = dormant.sleeps, dormant.wake
 
     # -- names ------------------------------------------------------------------------------------------
 
@@ -205,12 +209,23 @@ class Methods:
     async def dispose_chat(self, connection: Connection, params: Any) -> Later:
         return Later(self._operations.dispose_chat(connection.principal, params.channel))
 
+    async def move_chat(self, connection: Connection, params: MoveChat) -> Json:
+        place = params.destination
+        session = await self._operations.move_chat(
+            connection.principal,
+            params.channel,
+            into=place.session if place.kind == "session" else None,
+            after=place.after,
+            first=place.after is None,
+        )
+        return {"session": session}
+
     async def fetch_turns(self, connection: Connection, params: FetchTurns) -> Json:
         found = self._sessions.find_chat(params.channel)
         if found is None:
             raise SessionNotFound(f"No chat at {params.channel}")
         chat, spelling = found
-        action = self._operations.older_turns(connection.principal, chat, params.cursor)
+        action = await self._operations.older_turns(connection.principal, chat, params.cursor)
         client = connection.client
         assert client is not None
         # Everybody else who watches has these turns, or asks for them: their cursor must not be moved.
@@ -249,6 +264,7 @@ COMMANDS: Mapping[str, Handler] = {
     "disposeSession": Methods.dispose_session,
     "createChat": Methods.create_chat,
     "disposeChat": Methods.dispose_chat,
+    "moveChat": Methods.move_chat,
     "fetchTurns": Methods.fetch_turns,
     "resolveSessionConfig": Methods.resolve_session_config,
 }

@@ -32,17 +32,36 @@ class Log(Protocol):
     def exception(self, event: str, **fields: object) -> object: ...
 
 
+class Barrier(Protocol):
+    """What has to be on disk before anybody may hear of it."""
+
+    @property
+    def pending(self) -> bool: ...
+
+    async def commit(self) -> None:
+        """Return when everything that was pending at the call is on disk."""
+        ...
+
+
 class Flusher:
     """Writes out every outbox that was pushed to, once per pass of the scheduler.
 
     Flushing at each push would cost one system call per frame and subscriber; a burst of
-    actions leaves as one call per subscriber this way.
+    actions leaves as one call per subscriber this way. It is also the one place where a message
+    waits for the disk: what is queued is sealed, the barrier is committed, and what was sealed
+    goes out. Frames that came meanwhile wait for the next round.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, barrier: Barrier | None = None) -> None:
         self._log = log
+        self._barrier = barrier
         self._dirty: list[Outbox] = []
         self._wake = trio.Event()
+
+    @property
+    def holding(self) -> bool:
+        """Whether new frames have to wait for the disk."""
+        return self._barrier is not None and self._barrier.pending
 
     def mark(self, outbox: "Outbox") -> None:
         if not self._dirty:
@@ -54,6 +73,11 @@ class Flusher:
             await self._wake.wait()
             self._wake = trio.Event()
             dirty, self._dirty = self._dirty, []
+            for outbox in dirty:
+                outbox.marked = False
+                outbox.seal()
+            if self._barrier is not None and self._barrier.pending:
+                await self._barrier.commit()
             for start in range(0, len(dirty), _FAIR_SHARE):
                 if start:
                     await trio.lowlevel.checkpoint()
@@ -61,7 +85,6 @@ class Flusher:
                     self._flush(outbox)
 
     def _flush(self, outbox: "Outbox") -> None:
-        outbox.marked = False
         try:
             outbox.flush()
         except Exception:  # one client's surprise must not silence all the others
@@ -91,6 +114,7 @@ class Outbox:
         self._limits = limits
         self._report = report
         self._queue: deque[bytes | memoryview] = deque()
+        self._sealed = 0  # frames at the head that may go out
         self._size = 0
         self._bound = limits.max_outbox
         self._torn = False  # the head is the rest of a frame already begun
@@ -120,11 +144,17 @@ class Outbox:
             self.marked = True
             self._flusher.mark(self)
 
+    def seal(self) -> None:
+        """All that is queued may go out, as far as the disk is concerned."""
+        self._sealed = len(self._queue)
+
     def flush(self) -> None:
         """Hand the kernel what it takes at once; the writer sees to the rest."""
-        if self._queue and not self._blocked and self._nursery is not None:
+        if not self._flusher.holding:
+            self.seal()
+        if self._sealed and not self._blocked and self._nursery is not None:
             self._send()
-            if self._queue:
+            if self._sealed:
                 self._blocked = True
                 self._nursery.start_soon(self._write)
 
@@ -145,6 +175,7 @@ class Outbox:
         last = frames.close(frames.OVERLOADED, reason)
         self._queue.append(last)
         self._size = len(rest or b"") + len(last)
+        self.seal()
         self.ended = True
         self.cut_until = trio.current_time() + self._limits.drain
         if self._wait is not None:
@@ -157,7 +188,7 @@ class Outbox:
         told = self.ended
         self.ended = True
         self._queue.clear()
-        self._size = 0
+        self._size = self._sealed = 0
         self._shut(socket.SHUT_RDWR)
         if not told:
             self._report(frames.LOST, reason)
@@ -173,8 +204,8 @@ class Outbox:
 
     def _send(self) -> None:
         queue = self._queue
-        while queue:
-            batch = list(islice(queue, _BATCH))
+        while self._sealed:
+            batch = list(islice(queue, min(_BATCH, self._sealed)))
             try:
                 # os.writev on the number, not on a copy of the socket: a copy would cost a
                 # descriptor per client, and after a close the number is -1 and fails cleanly.
@@ -186,6 +217,8 @@ class Outbox:
                 return
             if not self._took(sent, len(batch)):
                 return
+        if queue:
+            return
         self._bound = self._limits.max_outbox
         if self.ended:
             self._shut(socket.SHUT_WR)
@@ -204,12 +237,13 @@ class Outbox:
                 return False
             sent -= len(head)
             queue.popleft()
+            self._sealed -= 1
         return True
 
     async def _write(self) -> None:
         """The fallback: exists only while the kernel's buffer is full."""
         deadline = trio.current_time() + self._limits.write_deadline
-        while self._queue:
+        while self._sealed:
             with trio.CancelScope(deadline=self.cut_until or deadline) as self._wait:
                 try:
                     await trio.lowlevel.wait_writable(self._sock)

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 
 import trio
 
+from ahpd.wire.outbox import Barrier
+
 LONGEST_LINE = 16 * 1024 * 1024
 MOST_WAITING = 64 * 1024 * 1024
 """Bytes a parent may leave unread before it is taken for gone."""
@@ -21,7 +23,8 @@ class StdioTransport:
 
     form = "line"
 
-    def __init__(self, fd: int = 1) -> None:
+    def __init__(self, fd: int = 1, barrier: Barrier | None = None) -> None:
+        self._barrier = barrier
         self._stream = trio.lowlevel.FdStream(os.dup(fd))
         self._waiting: list[bytes] = []
         self._size = 0
@@ -53,6 +56,8 @@ class StdioTransport:
             await self._wake.wait()
             self._wake = trio.Event()
             lines, self._waiting, self._size = self._waiting, [], 0
+            if self._barrier is not None and self._barrier.pending:
+                await self._barrier.commit()
             try:
                 await self._stream.send_all(b"".join(lines))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
