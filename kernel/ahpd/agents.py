@@ -50,6 +50,9 @@ class BoundTool:
     defer: bool | None = None
     effects: Mapping[str, bool] | None = None
     contributor: Mapping[str, Any] | None = None
+    reported: str | None = None
+    """The name its calls are reported under, where that is not the name it is offered under: a client knows its
+    own tool by the name it announced."""
 
 
 class Toolbox(Protocol):

@@ -170,6 +170,8 @@ class AhpClient:
                 self._take(msgspec.json.decode(await self.pipe.receive()))
         except Disconnected as end:
             self.closed = end
+        finally:
+            self.closed = self.closed or Disconnected(1006)
             self._tell()
 
     def _tell(self) -> None:

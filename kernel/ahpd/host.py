@@ -35,6 +35,7 @@ from ahpd.session.index import SessionIndex
 from ahpd.session.keeper import Keeper
 from ahpd.session.live import LiveSession
 from ahpd.session.operations import Operations, agent_info
+from ahpd.session.presence import Presence
 from ahpd.session.sessions import Sessions
 from ahpd.session.toolbox import Toolboxes
 from ahpd.session.turns import Turns
@@ -53,6 +54,8 @@ STOP_SECONDS = 4.0
 
 LIFE_SECONDS = 10.0
 """How long what a plugin runs beside the host may take to begin, and to end."""
+GRACE_SECONDS = 30.0
+"""How long a client that lost its last socket stays present in its sessions."""
 REDUCERS = {"root": reduce_root, "session": reduce_session, "chat": reduce_chat}
 
 
@@ -73,8 +76,12 @@ class Host:
         self.chats = Chats(self.state, self.catalogue, self.keeper, index)
         self.clients = Clients()
         invoker = Invoker(self.gatekeeper, self._limits)
-        toolboxes = Toolboxes(invoker, self._api, self._view, self._offer, self._unattended)
-        self.turns = Turns(self.chats, toolboxes, config.settings["clientToolTimeoutMs"])
+        self.presence = Presence(self.chats, live)
+        patience = config.settings["clientToolTimeoutMs"]
+        toolboxes = Toolboxes(
+            invoker, self._api, self._view, self._offer, self._unattended, self.presence, patience
+        )
+        self.turns = Turns(self.chats, toolboxes, patience)
         self.sessions = Sessions(
             self.state,
             live,
@@ -102,7 +109,7 @@ class Host:
             lambda: self.config.settings,
             self.principal,
         )
-        self.inbound = Inbound(self.chats, self.turns)
+        self.inbound = Inbound(self.chats, self.turns, self.presence)
         self.methods = Methods(
             self.state,
             self.clients,
@@ -112,6 +119,7 @@ class Host:
             self.inbound,
             self._welcome,
             self._on_root,
+            self.presence,
             self._client_left,
         )
         self._lives: dict[str, trio.Event] = {}
@@ -157,7 +165,14 @@ class Host:
         return offered_tools(self.registry.tools, self._offer(session))
 
     def _client_left(self, client: Client) -> None:
-        """Nothing to do until clients bring tools of their own."""
+        """A client's socket is gone. When it was the last one, it has a while to come back."""
+        if client.sockets == 0 and self._nursery is not None:
+            self._nursery.start_soon(self._mourn, client, client.generation)
+
+    async def _mourn(self, client: Client, generation: int) -> None:
+        await trio.sleep(GRACE_SECONDS)
+        if client.sockets == 0 and client.generation == generation:
+            self.presence.leave_everywhere(client.id)
 
     # -- root -------------------------------------------------------------------------------------------
 

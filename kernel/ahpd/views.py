@@ -131,12 +131,12 @@ class HostApi(Protocol):
         """Start a turn when the chat is free, else queue behind it, or hand it to the running turn.
 
         `kind` is the message's origin: `agent` when a `sender` is given, else `user`. `meta` goes into the
-        message's `_meta`. A session that sleeps is woken. Raises `SessionNotFound` for a chat there is not, and an
-        `AhpdError` with the reason when the chat takes no message (archived, or its agent is not enabled).
+        message's `_meta`. A session that sleeps is woken. Raises `SessionNotFound` for a chat there is not, and
+        an `AhpdError` with the reason when the chat takes no message (archived, or its agent is not enabled).
 
-        `message_id` is the id it is known by, in the queue and as a turn. A chat that has a turn or a queued message
-        of that id is not sent it again: what became of it is answered. Nothing waits between the change of state and
-        the return, so that a `keep` right behind it reaches the disk together with the message.
+        `message_id` is the id it is known by, in the queue and as a turn. A chat that has a turn or a queued
+        message of that id is not sent it again: what became of it is answered. Nothing waits between the change
+        of state and the return, so that a `keep` right behind it reaches the disk together with the message.
         """
         ...
 
@@ -210,5 +210,7 @@ class HostApi(Protocol):
         self, principal: Principal, chat: str, *, into: str | None, after: str | None = None, first: bool = False
     ) -> str:
         """Put a chat elsewhere: into a session (behind `after`, at the end, or `first`), or, with `into` `None`,
-        into a session of its own. The session it is in now. Raises `InvalidParams`, `TurnInProgress`, `NotFound`."""
+        into a session of its own. The session it is in now.
+
+        Raises `InvalidParams`, `TurnInProgress` or `SessionNotFound`."""
         ...

@@ -59,7 +59,7 @@ Words = str | shape(markdown=str)
 _Attachment = shape(type=Id, label=str | None, uri=Uri | None, resource=Uri | None)
 _Model = shape(id=Id, config=dict[str, str | int | float | bool | None] | None)
 _Tool = shape(
-    name=Id,
+    name=str,
     title=str | None,
     description=str | None,
     inputSchema=Object | None,

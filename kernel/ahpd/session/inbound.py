@@ -14,6 +14,7 @@ from ahpd.agents import Answer, Decision
 from ahpd.errors import Rejected
 from ahpd.session.chats import TITLE_LENGTH, Chats
 from ahpd.session.live import LiveChat, LiveSession, QueuedMessage
+from ahpd.session.presence import Presence
 from ahpd.session.settings import check_change
 from ahpd.session.turns import Turns
 from ahpd.state import Json
@@ -28,8 +29,8 @@ ARCHIVED = 64
 class Inbound:
     """Applies actions that clients dispatched. `origin` is `{clientId, clientSeq}` of the sender."""
 
-    def __init__(self, chats: Chats, turns: Turns) -> None:
-        self.chats, self.turns = chats, turns
+    def __init__(self, chats: Chats, turns: Turns, presence: Presence) -> None:
+        self.chats, self.turns, self.presence = chats, turns, presence
 
     def to_chat(self, chat: LiveChat, action: Json, origin: Origin, principal: Principal) -> None:
         """Raises `Rejected` with the reason its sender is told."""
@@ -187,12 +188,15 @@ class Inbound:
 
     def client_reports(self, chat: LiveChat, action: Json, origin: Origin, principal: Principal) -> None:
         """A client reports on a call that it runs itself."""
-        contributor = self._open_call(chat, action).get("contributor") or {}
+        call = self._open_call(chat, action)
+        contributor = call.get("contributor") or {}
         if contributor.get("kind") != "client" or contributor.get("clientId") != origin["clientId"]:
             raise Rejected("Only the client that provides this tool may report on its calls")
+        if call.get("status") != "running":
+            raise Rejected("This tool call is not running")
         self.chats.dispatch(chat, action, origin)
-        if action["type"] == "chat/toolCallComplete":
-            self._answer(chat, action["toolCallId"], action["result"])
+        if action["type"] == "chat/toolCallComplete" and chat.turn is not None:
+            chat.turn.client_finished(action["toolCallId"], action["result"])
 
     def confirm_result(self, chat: LiveChat, action: Json, origin: Origin, principal: Principal) -> None:
         call = self._open_call(chat, action)
@@ -287,7 +291,7 @@ class Inbound:
 
     def remove_client(self, session: LiveSession, action: Json, origin: Origin) -> None:
         self._require_own(action["clientId"], origin)
-        self.chats.dispatch_session(session, action, origin)
+        self.presence.leave(session, action["clientId"], origin)
 
     @staticmethod
     def _require_own(client_id: str, origin: Origin) -> None:

@@ -18,7 +18,7 @@ from ahpd.agents import Agent, AgentSession
 from ahpd.processes import Children
 from ahpd.protocol.times import write_time
 from ahpd.session.names import ChatSpelling, SessionSpelling
-from ahpd.tools import OfferedTool
+from ahpd.tools import OfferedTool, ToolResult
 
 
 def now() -> str:
@@ -37,6 +37,18 @@ class Running(Protocol):
 
     def answered(self, waiting_id: str, value: Any) -> bool:
         """Hand an answer to whoever waits for it inside the turn; false when nobody does."""
+        ...
+
+    async def run_at_client(self, call_id: str, client_id: str, timeout_ms: int) -> ToolResult:
+        """Wait until a client has run a call of this turn; 0 waits for ever."""
+        ...
+
+    def client_gone(self, client_id: str) -> None:
+        """Fail every call that a client was running."""
+        ...
+
+    def client_finished(self, call_id: str, told: Any) -> None:
+        """A client has reported the result of a call it ran."""
         ...
 
     def stop(self) -> None:

@@ -5,12 +5,13 @@ The list is read from the session each time, so that switching a plugin on or of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ahpd.access import Principal
 from ahpd.agents import BoundTool
 from ahpd.session.live import LiveChat, LiveSession
+from ahpd.session.presence import Presence
 from ahpd.tooling.invoke import Invoker
 from ahpd.tools import Offer, OfferedTool, ToolCall, ToolResult
 from ahpd.views import HostApi, SessionView
@@ -29,9 +30,12 @@ class Toolboxes:
         view: Callable[[LiveSession], SessionView],
         offer: Callable[[LiveSession], Offer],
         unattended: Callable[[], Principal],
+        presence: Presence,
+        client_timeout_ms: int,
     ) -> None:
         self.invoker, self.host, self.view, self.offer = invoker, host, view, offer
-        self.unattended = unattended
+        self.unattended, self.presence = unattended, presence
+        self.client_timeout_ms = client_timeout_ms
 
     def of(self, chat: LiveChat) -> ChatToolbox:
         return ChatToolbox(self, chat)
@@ -45,14 +49,30 @@ class ChatToolbox:
         self._chat = chat
 
     def offered(self) -> Sequence[BoundTool]:
-        return [self._bind(offered) for offered in self._chat.session.offered]
+        """What present clients bring comes first, the host's own after it."""
+        return [*self._clients(), *(self._bind(offered) for offered in self._chat.session.offered)]
 
     def find(self, name: str) -> BoundTool | None:
         bare = name.removeprefix(HARNESS_PREFIX)
         for offered in self._chat.session.offered:
             if bare == offered.name or bare in offered.tool.legacy_names:
                 return self._bind(offered)
-        return None
+        return next((bound for bound in self._clients() if bound.name == bare), None)
+
+    def _clients(self) -> Iterator[BoundTool]:
+        for client_id, name, tool in self._source.presence.tools(self._chat.session):
+            yield self._bind_client(client_id, name, tool)
+
+    def _bind_client(self, client_id: str, name: str, tool: Mapping[str, Any]) -> BoundTool:
+        async def call(arguments: Mapping[str, Any], call_id: str) -> ToolResult:
+            turn = self._chat.turn
+            if turn is None:
+                return ToolResult("A client's tool runs inside a turn only.", is_error=True)
+            return await turn.run_at_client(call_id, client_id, self._source.client_timeout_ms)
+
+        contributor = {"kind": "client", "clientId": client_id}
+        offered = {**tool, "name": name}
+        return BoundTool(name, offered, call, contributor=contributor, reported=str(tool["name"]))
 
     def _bind(self, offered: OfferedTool) -> BoundTool:
         async def call(arguments: Mapping[str, Any], call_id: str) -> ToolResult:

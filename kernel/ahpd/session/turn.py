@@ -6,6 +6,7 @@ waits for a person is held in a map by id, because several calls of one turn may
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,9 +25,11 @@ from ahpd.tools import ToolResult
 
 @dataclass(slots=True)
 class _Waiting:
-    """Somebody inside the turn who needs a person. `needed` is the id of the session's `inputNeeded` entry."""
+    """Something inside the turn that waits. `needed` is the id of its entry in the session's `inputNeeded`."""
 
     needed: str
+    client: str | None = None
+    """The client that runs the call, when it is a client that is waited for."""
     answered: trio.Event = field(default_factory=trio.Event)
     value: Any = None
 
@@ -159,7 +162,7 @@ class RunningTurn:
         bound, arguments = self._toolbox.find(name), sendable(arguments)
         call_id, text = f"call-{uuid4()}", msgspec.json.encode(arguments).decode()
         title = name if bound is None else str(bound.definition.get("title") or bound.name)
-        shown = name if bound is None else bound.name
+        shown = name if bound is None else bound.reported or bound.name
         self.tool_started(
             call_id, shown, display_name=title, contributor=None if bound is None else bound.contributor
         )
@@ -214,7 +217,7 @@ class RunningTurn:
             fields["editable"] = True
         self._say(self._call("toolCallReady", call_id, **fields))
         needed: Json = {"kind": "toolConfirmation", "turnId": self.id, "toolCall": self._call_state(call_id)}
-        decision: Decision = await self._wait_for_person(call_id, needed)
+        decision: Decision = await self._wait_for(call_id, needed)
         if not decision.approved:
             self._open_calls.pop(call_id, None)
         return decision
@@ -231,12 +234,12 @@ class RunningTurn:
         asked = {"id": f"ask-{uuid4()}", **request}
         self._part_kind = ""
         self._say({"type": "chat/inputRequested", "turnId": self.id, "request": asked})
-        answer: Answer = await self._wait_for_person(asked["id"], {"kind": "chatInput", "request": asked})
+        answer: Answer = await self._wait_for(asked["id"], {"kind": "chatInput", "request": asked})
         return answer
 
-    async def _wait_for_person(self, waiting_id: str, needed: Json) -> Any:
+    async def _wait_for(self, waiting_id: str, needed: Json, client: str | None = None) -> Any:
         entry = f"{needed['kind']}:{uuid4()}"  # says nothing: a name inside would be in one spelling only
-        waiting = self._waiting[waiting_id] = _Waiting(entry)
+        waiting = self._waiting[waiting_id] = _Waiting(entry, client)
         if not self.ended:
             request = {"id": entry, "chat": self._chat.uri, **needed}
             action = {"type": "session/inputNeededSet", "request": request}
@@ -269,6 +272,37 @@ class RunningTurn:
         for waiting_id in list(self._waiting):
             self._settle(waiting_id)
         self.scope.cancel()
+
+    # -- calls that a client runs -----------------------------------------------------------------------
+
+    async def run_at_client(self, call_id: str, client_id: str, timeout_ms: int) -> ToolResult:
+        needed: Json = {
+            "kind": "toolClientExecution",
+            "turnId": self.id,
+            "clientId": client_id,
+            "toolCall": self._call_state(call_id),
+        }
+        patience = timeout_ms / 1000 if timeout_ms else math.inf
+        with trio.move_on_after(patience):
+            result: ToolResult = await self._wait_for(call_id, needed, client_id)
+            return result
+        return ToolResult(f"The client did not run this within {timeout_ms} ms.", is_error=True)
+
+    def client_gone(self, client_id: str) -> None:
+        for waiting_id, waiting in list(self._waiting.items()):
+            if waiting.client == client_id:
+                gone = ToolResult("The client that provides this tool has left.", is_error=True)
+                self.answered(waiting_id, gone)
+
+    def client_finished(self, call_id: str, told: Json) -> None:
+        """The client's own completion is in state already; hand it to whoever waits for the call."""
+        self._open_calls.pop(call_id, None)
+        content = [item for item in told.get("content") or [] if isinstance(item, dict)]
+        text = "\n".join(str(item["text"]) for item in content if item.get("type") == "text")
+        failed = not told.get("success")
+        if failed and not text:
+            text = str((told.get("error") or {}).get("message") or "The client could not run this.")
+        self.answered(call_id, ToolResult(text, failed, told.get("structuredContent"), content))
 
     # -- steering ---------------------------------------------------------------------------------------
 

@@ -60,7 +60,9 @@ class Clients:
     """Every client known now."""
 
     def __init__(self) -> None:
-        self._by_id: OrderedDict[str, Client] = OrderedDict()
+        self._by_id: dict[str, Client] = {}
+        self._gone: OrderedDict[str, Client] = OrderedDict()
+        """Those without a socket, the longest gone first."""
 
     def greet(self, client_id: str, version: str) -> Client:
         """The record for a client that initializes."""
@@ -80,17 +82,18 @@ class Clients:
     def joined(self, client: Client) -> None:
         client.sockets += 1
         client.generation += 1
+        self._gone.pop(client.id, None)
 
     def left(self, client: Client) -> None:
         client.sockets -= 1
         client.left_at = trio.current_time()
-        self._by_id.move_to_end(client.id)
+        if not client.sockets:
+            self._gone[client.id] = client
 
     def _forget_old(self) -> None:
         horizon = trio.current_time() - KEPT_SECONDS
-        for client in list(self._by_id.values()):
-            if client.sockets:
-                continue
+        while self._gone:
+            client = next(iter(self._gone.values()))
             if client.left_at > horizon and len(self._by_id) < RECORDS:
                 break  # the rest left later still
-            del self._by_id[client.id]
+            del self._gone[client.id], self._by_id[client.id]

@@ -77,6 +77,10 @@ class Services(Protocol):
 
     def client_left(self, client: Client) -> None: ...
 
+    def unwatched(self, client: Client, target: Target) -> None:
+        """No connection of the client watches that channel any more."""
+        ...
+
 
 class Connection:
     """One connected client. Implements `ahpd.state.Subscriber`."""
@@ -215,6 +219,13 @@ class Connection:
             self.services.state.unsubscribe(target.uri, self)
             if self.client is not None:
                 self.client.watched.pop(target.uri, None)  # from here on it misses what happens
+                if not self._watched_elsewhere(target.uri):
+                    self.services.unwatched(self.client, target)
+
+    def _watched_elsewhere(self, uri: str) -> bool:
+        """Whether another connection of this client watches a channel: it may have two windows."""
+        watchers = self.services.state.channels[uri].subscribers
+        return any(isinstance(each, Connection) and each.client is self.client for each in watchers)
 
     def gone(self) -> None:
         """The connection has ended."""

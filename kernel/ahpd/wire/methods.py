@@ -27,6 +27,7 @@ from ahpd.session import names
 from ahpd.session.dormant import Dormant
 from ahpd.session.inbound import Inbound
 from ahpd.session.operations import Operations
+from ahpd.session.presence import Presence
 from ahpd.session.sessions import Sessions
 from ahpd.state import Json, State
 from ahpd.wire import gate
@@ -35,8 +36,6 @@ from ahpd.wire.connection import Connection, Later, Target
 
 Handler: TypeAlias = Callable[["Methods", Connection, Any], Awaitable[Any]]
 RootAction: TypeAlias = Callable[[Principal, Json, Mapping[str, Any]], None]
-GRACE_SECONDS = 30.0
-"""How long a client that lost its last socket stays present in its sessions."""
 
 
 class Methods:
@@ -52,12 +51,14 @@ class Methods:
         inbound: Inbound,
         welcome: Callable[[Principal], Json],
         on_root: RootAction,
+        presence: Presence,
         client_left: Callable[[Client], None],
         compat: bool = False,
     ) -> None:
         self.state, self.clients, self.client_left = state, clients, client_left
         self._sessions, self._operations, self._inbound = sessions, operations, inbound
         self._welcome, self._on_root, self._compat = welcome, on_root, compat
+        self._presence = presence
         self.require = operations.require
         self.sleeps, self.wake = dormant.sleeps, dormant.wake
 
@@ -87,6 +88,12 @@ class Methods:
             is_ours = uri.startswith((names.SESSION_SCHEME, names.CHAT_SCHEME)) or not uri.startswith("ahp-")
             raise (SessionNotFound if is_ours else NotFound)(f"There is nothing to watch at {uri}")
         return target
+
+    def unwatched(self, client: Client, target: Target) -> None:
+        """No connection of a client watches a session any more: it is not present there."""
+        session = self._sessions.find(target.uri) if target.kind == "session" else None
+        if session is not None and self._presence.is_present(session, client.id):
+            self._presence.leave(session, client.id)
 
     # -- actions ----------------------------------------------------------------------------------------
 
@@ -145,6 +152,9 @@ class Methods:
         found = {uri: target for uri, target in targets.items() if target is not None}
         after = _oldest(params)
         self._join(connection, client)
+        if client.sockets == 1:
+            # A session that the client does not ask back for is one it is not present in any more.
+            self._presence.leave_everywhere(client.id, frozenset(target.uri for target in found.values()))
         shown = all(connection.shown(target, after) for target in found.values())
         if not shown or not self.state.can_replay(after):
             snapshots = [connection.watch(uri, target) for uri, target in found.items()]

@@ -90,7 +90,8 @@ async def test_pages_hold_every_row_once_newest_first(stage: Stage) -> None:
     whole = (await rows(alice))["items"]
     assert sorted(row["resource"] for row in whole) == sorted(sessions)
     assert [row["modifiedAt"] for row in whole] == sorted((row["modifiedAt"] for row in whole), reverse=True)
-    seen, cursor = [], {}
+    seen: list[Json] = []
+    cursor: Json = {}
     for size in (3, 3, 1):
         page = await rows(alice, limit=3, **cursor)
         assert len(page["items"]) == size
