@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from ahpd.errors import AhpdError
 from ahpd.processes import Children
 
@@ -135,4 +136,5 @@ async def test_it_works_alike_where_there_are_no_process_handles(monkeypatch: py
             child = await family.start(shell("exit 3"))
             assert await child.wait() == 3
             forever = await family.start(["sleep", "600"])
+            await trio.testing.wait_all_tasks_blocked()  # its end is being waited for by now
     assert not there(forever.pid)

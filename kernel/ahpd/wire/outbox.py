@@ -48,8 +48,8 @@ class Flusher:
 
     Flushing at each push would cost one system call per frame and subscriber; a burst of
     actions leaves as one call per subscriber this way. It is also the one place where a message
-    waits for the disk: what is queued is sealed, the barrier is committed, and what was sealed
-    goes out. Frames that came meanwhile wait for the next round.
+    waits for the disk: what is queued is noted, the barrier is committed, and what was noted goes
+    out. Frames that came meanwhile wait for the next round.
     """
 
     def __init__(self, log: Log, barrier: Barrier | None = None) -> None:
@@ -75,9 +75,11 @@ class Flusher:
             dirty, self._dirty = self._dirty, []
             for outbox in dirty:
                 outbox.marked = False
-                outbox.seal()
+                outbox.note()
             if self._barrier is not None and self._barrier.pending:
                 await self._barrier.commit()
+            for outbox in dirty:
+                outbox.release()
             for start in range(0, len(dirty), _FAIR_SHARE):
                 if start:
                     await trio.lowlevel.checkpoint()
@@ -114,7 +116,8 @@ class Outbox:
         self._limits = limits
         self._report = report
         self._queue: deque[bytes | memoryview] = deque()
-        self._sealed = 0  # frames at the head that may go out
+        self._free = 0  # frames at the head that may go out
+        self._noted = 0  # frames at the head that may, once the disk has them
         self._size = 0
         self._bound = limits.max_outbox
         self._torn = False  # the head is the rest of a frame already begun
@@ -144,17 +147,22 @@ class Outbox:
             self.marked = True
             self._flusher.mark(self)
 
-    def seal(self) -> None:
-        """All that is queued may go out, as far as the disk is concerned."""
-        self._sealed = len(self._queue)
+    def note(self) -> None:
+        """What is queued now may go out at the next `release`; not before, whoever flushes meanwhile."""
+        self._noted = len(self._queue)
+
+    def release(self) -> None:
+        """What was noted is on disk."""
+        self._free = max(self._free, self._noted)
+        self._noted = 0
 
     def flush(self) -> None:
         """Hand the kernel what it takes at once; the writer sees to the rest."""
         if not self._flusher.holding:
-            self.seal()
-        if self._sealed and not self._blocked and self._nursery is not None:
+            self._free = len(self._queue)
+        if self._free and not self._blocked and self._nursery is not None:
             self._send()
-            if self._sealed:
+            if self._free:
                 self._blocked = True
                 self._nursery.start_soon(self._write)
 
@@ -175,7 +183,7 @@ class Outbox:
         last = frames.close(frames.OVERLOADED, reason)
         self._queue.append(last)
         self._size = len(rest or b"") + len(last)
-        self.seal()
+        self._free, self._noted = len(self._queue), 0
         self.ended = True
         self.cut_until = trio.current_time() + self._limits.drain
         if self._wait is not None:
@@ -188,7 +196,7 @@ class Outbox:
         told = self.ended
         self.ended = True
         self._queue.clear()
-        self._size = self._sealed = 0
+        self._size = self._free = self._noted = 0
         self._shut(socket.SHUT_RDWR)
         if not told:
             self._report(frames.LOST, reason)
@@ -204,8 +212,8 @@ class Outbox:
 
     def _send(self) -> None:
         queue = self._queue
-        while self._sealed:
-            batch = list(islice(queue, min(_BATCH, self._sealed)))
+        while self._free:
+            batch = list(islice(queue, min(_BATCH, self._free)))
             try:
                 # os.writev on the number, not on a copy of the socket: a copy would cost a
                 # descriptor per client, and after a close the number is -1 and fails cleanly.
@@ -237,13 +245,14 @@ class Outbox:
                 return False
             sent -= len(head)
             queue.popleft()
-            self._sealed -= 1
+            self._free -= 1
+            self._noted = max(0, self._noted - 1)
         return True
 
     async def _write(self) -> None:
         """The fallback: exists only while the kernel's buffer is full."""
         deadline = trio.current_time() + self._limits.write_deadline
-        while self._sealed:
+        while self._free:
             with trio.CancelScope(deadline=self.cut_until or deadline) as self._wait:
                 try:
                     await trio.lowlevel.wait_writable(self._sock)

@@ -1,5 +1,6 @@
 """A client that does not read costs itself and nobody else, and its frame stream stays whole."""
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -311,3 +312,51 @@ async def test_a_client_is_not_taken_for_dead_while_the_application_is_busy(
     while (answer := await peer.read_frame()) == (PING, b""):
         pass
     assert answer == (TEXT, b"well?")
+
+
+class Disk:
+    """A barrier that a test opens."""
+
+    def __init__(self) -> None:
+        self.queued, self.done = 0, 0
+        self.asked, self.may = trio.Event(), trio.Event()
+
+    @property
+    def pending(self) -> bool:
+        return self.done < self.queued
+
+    async def commit(self) -> None:
+        covered = self.queued
+        self.asked.set()
+        await self.may.wait()
+        self.done = max(self.done, covered)
+
+
+async def test_nothing_goes_out_before_the_disk_has_it_whoever_flushes(
+    nursery_of_the_test: trio.Nursery,
+) -> None:
+    disk = Disk()
+    ours, theirs = trio.socket.socketpair()
+    flusher = Flusher(Log(), disk)
+    outbox = Outbox(ours, flusher, Limits(), lambda code, reason: None)
+    outbox.start(nursery_of_the_test)
+    nursery_of_the_test.start_soon(flusher.run)
+    disk.queued += 1
+    outbox.push(b"first ")
+    with trio.fail_after(5):
+        await disk.asked.wait()
+    disk.queued += 1
+    outbox.push(b"second ")
+    outbox.flush()  # what a connection does when it has answered a request
+    with pytest.raises(BlockingIOError):
+        _now(theirs)
+    disk.may.set()
+    received = b""
+    with trio.fail_after(5):
+        while received != b"first second ":
+            received += await theirs.recv(100)
+
+
+def _now(sock: trio.socket.SocketType) -> bytes:
+    """What a socket has to read at this moment. Raises `BlockingIOError` for nothing."""
+    return os.read(sock.fileno(), 100)
