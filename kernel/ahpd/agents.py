@@ -218,7 +218,18 @@ class AgentSession(Protocol):
 
 @runtime_checkable
 class Agent(Protocol):
-    """A backend. `provider` is its id in `createSession` and the scheme of its sessions' URIs."""
+    """A backend. `provider` is its id in `createSession` and the scheme of its sessions' URIs.
+
+    It may have more, each called by name, with two seconds to answer:
+
+    * `async complete(property=, query=, settings=)`: what an `enumDynamic` setting may be set to, as
+      `{value, label, description?}`;
+    * `async completions(chat=, text=, offset=, working_directories=)`: what may be put into a message that is
+      being written, as the protocol's `CompletionItem`. Clients are known to drop an item whose `attachment`
+      has no `_meta.command` and no `uri`.
+
+    `resumes_turns = True` says that a turn which a stop of the host cut off can be resumed.
+    """
 
     @property
     def provider(self) -> str: ...

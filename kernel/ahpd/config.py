@@ -31,9 +31,10 @@ PATH: Mapping[str, Any] = {"type": "string", "minLength": 1, "format": "path"}
 
 KERNEL_KEYS = (
     ConfigKey("port", {"type": "integer", "minimum": 0, "maximum": 65535}, 9187, daemon=True, flag=True,
-              description="Port to listen on; 0 takes any free one."),
-    ConfigKey("host", TEXT, "127.0.0.1", daemon=True, flag=True, description="Address to listen on."),
-    ConfigKey("paths", {"type": "array", "items": PATH}, (), daemon=True, flag=True,
+              in_root=True, description="Port to listen on; 0 takes any free one."),
+    ConfigKey("host", TEXT, "127.0.0.1", daemon=True, flag=True, in_root=True,
+              description="Address to listen on."),
+    ConfigKey("paths", {"type": "array", "items": PATH}, (), daemon=True, flag=True, in_root=True,
               description="Folder to work in, the first being the default; without one, the current folder."),
     ConfigKey("connectionToken", TEXT, daemon=True, flag=True, secret=True,
               description="Secret a client must bring to connect."),
@@ -49,6 +50,8 @@ KERNEL_KEYS = (
               description="How long a client may take to run one of its tools, in ms; 0 waits for ever."),
     ConfigKey("idleSleepSeconds", {"type": "number", "minimum": 1}, 900, daemon=True, flag=True, applies="live",
               description="Seconds after which a session that nobody watches lets its agent go."),
+    ConfigKey("ahpCompat", {"type": "string", "enum": ["off", "0.7"]}, "off", daemon=True, flag=True,
+              description="Serve clients of protocol 0.7 and 0.8 as well."),
     ConfigKey("deferredTitleGeneration", BOOLEAN, False, daemon=True, applies="session", in_root=True,
               description="Title chats here, after their first message, instead of leaving it to their agents."),
     ConfigKey("logFormat", {"enum": ["human", "json"]}, daemon=True, flag=True,
@@ -137,6 +140,11 @@ class Config:
     bad: frozenset[tuple[str, ...]] = frozenset()
     """Keys with a wrong value, which are read as if they were not set."""
     declared: tuple[Mapping[str, Sequence[ConfigKey]], frozenset[str], bool] = ({}, frozenset(), False)
+    filed: Mapping[str, Any] = field(default_factory=dict)
+    """As `values`, without what flags say: what a start that is given none would find."""
+    filed_origins: Mapping[tuple[str, ...], Layer] = field(default_factory=dict)
+    pushed: Mapping[str, ConfigKey] = field(default_factory=dict)
+    """Declared keys that no file holds and `settings` does not have: clients bring their values."""
 
     @classmethod
     def load(cls, places: Places | None = None, overrides: Overrides | None = None) -> Config:
@@ -166,6 +174,15 @@ class Config:
     def writable(self) -> Path:
         """The file that `config set` and `plugin enable` edit."""
         return self.overrides.config_file or self.places.user_file
+
+    def held(self, path: Sequence[str], default: Any = None) -> Any:
+        """What the files hold under a key, as it is written there; flags change nothing of it."""
+        value: Any = self.filed
+        for step in path:
+            if not isinstance(value, Mapping) or step not in value:
+                return default
+            value = value[step]
+        return value
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -235,17 +252,14 @@ def _compose(
     warn: bool,
 ) -> Config:
     every = [key for keys in declared.values() for key in keys]
-    keys = {key.name: key for key in (*KERNEL_KEYS, *(key for key in every if key.daemon))}
+    keys = {key.name: key for key in (*KERNEL_KEYS, *(key for key in every if key.daemon and not key.pushed))}
     options = {name: {key.name: key for key in own if not key.daemon} for name, own in declared.items()}
     defaults = tomllib.loads(Path(__file__).with_name("defaults.toml").read_text("utf-8"))
     default_plugins = tuple(defaults.pop("plugins", {}).get("enabled", ()))
     files = _files(places, overrides)
     layers = [Layer("defaults.toml", defaults, Path()), *(Layer(str(f), read_file(f), f.parent) for f in files)]
-    layers += _typed_layers(overrides, keys, options, default_plugins)
-    values: dict[str, Any] = {}
-    origins: dict[tuple[str, ...], Layer] = {}
-    for layer in layers:
-        _merge(values, layer.values, (), layer, origins)
+    filed, filed_origins = _merged(layers)
+    values, origins = _merged([*layers, *_typed_layers(overrides, keys, options, default_plugins)])
     config = Config(places, overrides, files, default_plugins, values, {}, keys, options, (), (), origins)
     problems = tuple(_problems(config))
     bad = frozenset(path for path, _ in problems)
@@ -264,6 +278,9 @@ def _compose(
         warnings=tuple(_unknown(config, elsewhere)) if warn else (),
         bad=bad,
         declared=(declared, elsewhere, warn),
+        filed=filed,
+        filed_origins=filed_origins,
+        pushed={key.name: key for key in every if key.pushed},
     )
 
 
@@ -316,6 +333,14 @@ def _typed(value: Any, schema: Mapping[str, Any] | None) -> Any:
     if isinstance(value, list | tuple):
         return [read_value(item, (schema or {}).get("items")) for item in value]
     return value
+
+
+def _merged(layers: Iterable[Layer]) -> tuple[dict[str, Any], dict[tuple[str, ...], Layer]]:
+    values: dict[str, Any] = {}
+    origins: dict[tuple[str, ...], Layer] = {}
+    for layer in layers:
+        _merge(values, layer.values, (), layer, origins)
+    return values, origins
 
 
 def _merge(

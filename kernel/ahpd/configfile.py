@@ -5,10 +5,12 @@ TOML and JSON (`.json`) hold the same keys. Knows no key.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -60,12 +62,13 @@ def _line_first(message: str) -> str:
     return f"line {found[2]}: {found[1]}" if found and found[2] else message
 
 
-def edit(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
+def edit(path: Path, changes: Mapping[tuple[str, ...], Any], *, patience: float = 10.0) -> None:
     """Set keys of a configuration file, or take out those given as `REMOVE`, and leave all else as it is.
 
-    Raises `ConfigError`, having written nothing, when the file is malformed or a change cannot be made in it.
+    What it returned for is on disk, whatever happens next. Raises `ConfigError`, having written nothing, when the
+    file is malformed, a change cannot be made in it, or others write it for longer than `patience` seconds.
     """
-    with _one_writer(private_folder(Path(os.path.realpath(path)).parent)):
+    with _one_writer(private_folder(Path(os.path.realpath(path)).parent), patience):
         before = _text_of(path) if path.exists() else ""
         expected = parse(path, before)
         for key, value in changes.items():
@@ -103,11 +106,32 @@ def _put(path: Path, tree: Any, key: tuple[str, ...], value: Any, make: Any) -> 
 
 
 @contextmanager
-def _one_writer(folder: Path) -> Iterator[None]:
+def _one_writer(folder: Path, patience: float) -> Iterator[None]:
     """Two commands that edit at once take turns; neither loses the other's change."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, folder, patience)
         yield
+        _settle(descriptor, folder)
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path, patience: float) -> None:
+    last = time.monotonic() + patience
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= last:
+                raise ConfigError(f"another command is writing in {folder}; try again") from error
+            time.sleep(0.01)
+
+
+def _settle(descriptor: int, folder: Path) -> None:
+    # The file's content is on disk already; that its name means this content is its folder's to remember.
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that cannot, and need not
+            raise ConfigError(f"{folder} cannot be written: {error.strerror}") from error

@@ -5,6 +5,7 @@ Holds no socket: `serving` does, and hands connections to `attend`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -15,17 +16,16 @@ from ahpd import log
 from ahpd.access import ROOT, Gatekeeper, Principal
 from ahpd.agents import Agent
 from ahpd.config import Config
-from ahpd.configfile import edit
-from ahpd.errors import Rejected
+from ahpd.errors import AhpdError
 from ahpd.lineage import SessionTrees
 from ahpd.memory_store import MemoryStore
 from ahpd.plugins import Loader, failure
-from ahpd.ports import ConfigKey, Limit
+from ahpd.ports import Limit
 from ahpd.protocol.reduce_chat import reduce_chat
 from ahpd.protocol.reduce_root import reduce_root
 from ahpd.protocol.reduce_session import reduce_session
 from ahpd.registry import Registry, build, changes, lifespans, session_store
-from ahpd.schemas import misfit
+from ahpd.rootconfig import Echo, RootConfig
 from ahpd.session import names
 from ahpd.session.catalogue import Catalogue
 from ahpd.session.chats import Chats
@@ -121,9 +121,12 @@ class Host:
             self._on_root,
             self.presence,
             self._client_left,
+            compat=config.settings["ahpCompat"] != "off",
         )
         self._lives: dict[str, trio.Event] = {}
         self._nursery: trio.Nursery | None = None
+        self._reloading = trio.Lock()
+        self.root = RootConfig(self.state, names.ROOT, config)
         self.state.open(names.ROOT, "root", self._root_state())
 
     # -- what the parts ask of each other ---------------------------------------------------------------
@@ -176,41 +179,33 @@ class Host:
 
     # -- root -------------------------------------------------------------------------------------------
 
-    def _root_keys(self) -> dict[str, ConfigKey]:
-        return {name: key for name, key in self.config.keys.items() if key.in_root}
-
     def _root_state(self) -> Json:
         return {
             "agents": [agent_info(agent) for agent in self._agents().values()],
             "activeSessions": 0,
             "terminals": [],
-            "config": self._root_config(),
+            "config": self.root.view(self.registry),
         }
-
-    def _root_config(self) -> Json:
-        keys = self._root_keys()
-        properties = {
-            name: {"title": name, "description": key.description, **key.schema, "default": key.default}
-            for name, key in keys.items()
-        }
-        values = {name: _plain(self.config.settings[name]) for name in keys}
-        return {"schema": {"type": "object", "properties": properties}, "values": values}
 
     def _on_root(self, principal: Principal, action: Json, origin: Mapping[str, Any]) -> None:
-        """A client's `root/configChanged`: kept in the configuration file, and in force at once."""
-        keys, changed = self._root_keys(), action["config"]
-        for name, value in changed.items():
-            if name not in keys:
-                raise Rejected(f"{name} is not a setting of this host")
-            complaint = misfit(value, keys[name].schema)
-            if complaint:
-                where, what = complaint
-                raise Rejected(f"{name}{where} must be {what}")
-        if action.get("replace"):
-            raise Rejected("Settings of this host are changed one by one, not replaced")
-        edit(self.config.writable, {(name,): value for name, value in changed.items()})
-        self.state.dispatch(names.ROOT, action, origin)
-        self._take(self.config.reload())
+        """A client's `root/configChanged`: kept, in force, and told, in this order and at once."""
+        config = self.root.push(self.registry, action)
+        echo = Echo(origin, tuple(action["config"]), action.get("replace") is True)
+        if config is None:
+            self.root.tell(self.registry, echo)
+            return
+        before = self.registry.config.enabled_plugins
+        self._take(config, echo)
+        if config.enabled_plugins != before and self._nursery is not None:
+            self._nursery.start_soon(self._switch)
+
+    async def _switch(self) -> None:
+        """Switch plugins as the configuration now says. What it costs to load one, nobody waits for."""
+        async with self._reloading:
+            try:
+                await self.reload()
+            except AhpdError as error:
+                self.log.warning(f"plugins stay as they are: {error.sentence}")
 
     def _welcome(self, principal: Principal) -> Json:
         from ahpd import __version__
@@ -234,19 +229,17 @@ class Host:
         await self._switch_lives()
         return changes(before, self.registry)
 
-    def _take(self, config: Config) -> None:
+    def _take(self, config: Config, echo: Echo | None = None) -> None:
         before = self.registry
         self.registry = build(self.loader, config, before)
-        self._apply(before)
+        self._apply(before, echo)
 
-    def _apply(self, before: Registry) -> None:
-        self.config = self.registry.config
+    def _apply(self, before: Registry, echo: Echo | None = None) -> None:
+        self.config = self.root.in_force(self.registry.config)
+        self.root.tell(self.registry, echo)
         if list(before.agents) != list(self.registry.agents):
             agents = [agent_info(agent) for agent in self._agents().values()]
             self.state.dispatch(names.ROOT, {"type": "root/agentsChanged", "agents": agents})
-        values = self._root_config()["values"]
-        if values != self.state.channels[names.ROOT].state["config"]["values"]:
-            self.state.dispatch(names.ROOT, {"type": "root/configChanged", "config": values})
         self.sessions.reoffer()
 
     # -- running ----------------------------------------------------------------------------------------
@@ -312,13 +305,16 @@ class Host:
         """One plugin's own fence and nursery: what crashes in here costs that plugin."""
         started = False
         try:
-            async with AsyncExitStack() as stack:
-                with trio.fail_after(LIFE_SECONDS):
+            # The scope goes around the stack: what is entered may hold a nursery, and scopes are left in order.
+            with trio.fail_after(LIFE_SECONDS) as bound:
+                async with AsyncExitStack() as stack:
                     for context in lifespans(self.registry, name, self.operations):
                         await stack.enter_async_context(context)
-                started = True
-                task_status.started()
-                await ended.wait()
+                    bound.deadline = math.inf
+                    started = True
+                    task_status.started()
+                    await ended.wait()
+                    bound.deadline = trio.current_time() + LIFE_SECONDS
         except BaseException as error:
             if not is_contained(error):
                 raise
@@ -348,7 +344,3 @@ def _uri_of(folder: str) -> str:
     from pathlib import Path
 
     return Path(folder).absolute().as_uri()
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -36,6 +36,14 @@ class ConfigKey:
     flag: bool = False
     in_root: bool = False
     """Whether clients holding `config:read` see it in root config and may push it."""
+    pushed: bool = False
+    """A setting that clients bring: it is known in root config alone, for as long as the host runs, and no file
+    ever holds it. Such a key is one of the daemon's, always in root config, and its name may have dots."""
+
+    def __post_init__(self) -> None:
+        if self.pushed:
+            object.__setattr__(self, "daemon", True)
+            object.__setattr__(self, "in_root", True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,7 +324,7 @@ def _repeats(what: str, names: Sequence[str]) -> Iterator[str]:
 def _bad_keys(keys: Sequence[ConfigKey]) -> Iterator[str]:
     kernel = {key.name for key in KERNEL_KEYS} | {"plugins"}
     for key in keys:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", key.name):
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*" if key.pushed else r"[A-Za-z][A-Za-z0-9_-]*", key.name):
             yield f"{key.name!r} is no name for a setting"
         elif key.daemon and key.name in kernel:
             yield f"the setting {key.name} is ahpd's own"

@@ -49,6 +49,10 @@ class Deliverable(Protocol):
 
     def encode(self, spelling: Spelling | None) -> bytes: ...
 
+    def told(self) -> tuple[str, Json]:
+        """The notification itself, its method and its params, in held names."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class Notice:
@@ -61,6 +65,9 @@ class Notice:
     def encode(self, spelling: Spelling | None) -> bytes:
         params = self.params if spelling is None else spelling.out(self.params)
         return _encode({"jsonrpc": "2.0", "method": self.method, "params": params})
+
+    def told(self) -> tuple[str, Json]:
+        return self.method, self.params
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +104,9 @@ class Envelope:
         params = self.as_json()
         params = {**params, "action": self._encoded} if spelling is None else spelling.out(params)
         return _encode({"jsonrpc": "2.0", "method": "action", "params": params})
+
+    def told(self) -> tuple[str, Json]:
+        return "action", self.as_json()
 
 
 class Subscriber(Protocol):

@@ -6,8 +6,9 @@ import json
 import os
 import runpy
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,10 +58,9 @@ class Raw:
 
 
 @dataclass
-class Daemon:
-    """A running `ahpd run`."""
+class Reachable:
+    """A daemon that clients can be connected to."""
 
-    process: trio.Process
     home: Home
     ws: str
     port: int
@@ -95,6 +95,16 @@ class Daemon:
         self.stack.push_async_callback(trio.aclose_forcefully, stream)
         return Peer(stream)
 
+    def log(self) -> str:
+        return self.home.stderr.read_text()
+
+
+@dataclass
+class Daemon(Reachable):
+    """A daemon that is a test's own, to be stopped."""
+
+    process: trio.Process
+
     async def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal the daemon and wait for its end; the exit code."""
         self.process.send_signal(number)
@@ -103,9 +113,6 @@ class Daemon:
     async def ended(self) -> int:
         with trio.fail_after(5):
             return await self.process.wait()
-
-    def log(self) -> str:
-        return self.home.stderr.read_text()
 
 
 class Home:
@@ -180,7 +187,7 @@ async def start(home: Home) -> AsyncIterator[Start]:
             assert said["pid"] == process.pid
             clients = await stack.enter_async_context(AsyncExitStack())
             port = int(said["ws"].rstrip("/").rpartition(":")[2])
-            daemon = Daemon(process, home, said["ws"], port, clients, nursery)
+            daemon = Daemon(home, said["ws"], port, clients, nursery, process)
             stack.push_async_callback(stopped_well, daemon)
             return daemon
 
@@ -192,6 +199,32 @@ async def stopped_well(daemon: Daemon) -> None:
     if daemon.process.poll() is None:
         assert await daemon.stop() == 0
         assert "Traceback" not in daemon.log()
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, str]]:
+    """One daemon for all tests of a file, which leave nothing in it that another one could trip over."""
+    home = Home(tmp_path_factory.mktemp("standing"))
+    with home.stderr.open("ab") as stderr:
+        command = home.command("run", "--port", "0", "--json")
+        process = subprocess.Popen(command, env=home.env, stdout=PIPE, stderr=stderr, text=True)
+    try:
+        assert process.stdout is not None
+        yield home, json.loads(process.stdout.readline())["ws"]
+        process.terminate()
+        assert process.wait(5) == 0
+        assert "Traceback" not in home.stderr.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+async def shared(standing: tuple[Home, str]) -> AsyncIterator[Reachable]:
+    home, ws = standing
+    async with trio.open_nursery() as nursery, AsyncExitStack() as clients:
+        yield Reachable(home, ws, int(ws.rstrip("/").rpartition(":")[2]), clients, nursery)
+        nursery.cancel_scope.cancel()
 
 
 @pytest.fixture

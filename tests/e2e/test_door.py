@@ -9,13 +9,13 @@ import pytest
 from ..kernel.wire.conftest import TEXT
 
 if TYPE_CHECKING:
-    from .conftest import Daemon
+    from .conftest import Daemon, Reachable
 
 SECRET = "correct-horse-battery-staple"
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
 
 
-async def knock(daemon: Daemon, path: str = "/", *lines: str, host: str = "localhost") -> tuple[int, str]:
+async def knock(daemon: Reachable, path: str = "/", *lines: str, host: str = "localhost") -> tuple[int, str]:
     """Ask for a WebSocket; the status, and on a refusal what the body says."""
     peer = await daemon.peer()
     head = [
@@ -63,23 +63,23 @@ async def test_a_refusal_says_what_to_do_and_not_how_near_it_was(start: Any) -> 
     assert SECRET[:5] not in said.pop()
 
 
-async def test_without_a_token_nobody_is_asked_for_one(daemon: Daemon) -> None:
-    assert (await knock(daemon, "/?tkn=whatever"))[0] == 101
+async def test_without_a_token_nobody_is_asked_for_one(shared: Reachable) -> None:
+    assert (await knock(shared, "/?tkn=whatever"))[0] == 101
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1", "[::1]", "localhost:9187", "127.0.0.1:1", "[::1]:9187"]
 )
-async def test_names_of_this_machine_are_answered(daemon: Daemon, host: str) -> None:
-    assert (await knock(daemon, host=host))[0] == 101
+async def test_names_of_this_machine_are_answered(shared: Reachable, host: str) -> None:
+    assert (await knock(shared, host=host))[0] == 101
 
 
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example:9187", "0.0.0.0", ""],
 )
-async def test_other_names_are_not(daemon: Daemon, host: str) -> None:
-    assert (await knock(daemon, host=host))[0] in (400, 403)
+async def test_other_names_are_not(shared: Reachable, host: str) -> None:
+    assert (await knock(shared, host=host))[0] in (400, 403)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ async def test_other_names_are_not(daemon: Daemon, host: str) -> None:
         ("", 403),
     ],
 )
-async def test_pages_from_elsewhere_are_refused(daemon: Daemon, origin: str, status: int) -> None:
-    assert (await knock(daemon, "/", f"Origin: {origin}"))[0] == status
+async def test_pages_from_elsewhere_are_refused(shared: Reachable, origin: str, status: int) -> None:
+    assert (await knock(shared, "/", f"Origin: {origin}"))[0] == status
 
 
 async def test_names_and_pages_that_are_listed_are_let_in(start: Any, home: Any) -> None:

@@ -11,7 +11,7 @@ from ahpd.session.names import ROOT
 from ..conftest import applied, same
 
 if TYPE_CHECKING:
-    from .conftest import Daemon
+    from .conftest import Daemon, Reachable
 
 
 async def retitle(client: AhpClient, session: str, count: int) -> None:
@@ -26,34 +26,34 @@ async def ready(client: AhpClient) -> str:
     return session
 
 
-async def test_25_missed_actions_arrive_exactly_once(daemon: Daemon) -> None:
-    alice = await daemon.client()
+async def test_25_missed_actions_arrive_exactly_once(shared: Reachable) -> None:
+    alice = await shared.client()
     session = await ready(alice)
-    bob = await daemon.client(session, client_id="bob")
+    bob = await shared.client(session, client_id="bob")
     await bob.pipe.aclose()
     await retitle(alice, session, 25)
-    again = await daemon.connect("bob")
+    again = await shared.connect("bob")
     again.states = dict(bob.states)
     result = await again.reconnect(bob.last_seq, session)
     assert result["type"] == "replay"
     assert [entry["action"]["title"] for entry in result["actions"]] == [f"title {number}" for number in range(25)]
     assert [entry["serverSeq"] for entry in result["actions"]] == list(range(bob.last_seq + 1, bob.last_seq + 26))
-    assert same(again.states[session], await (await daemon.client()).subscribe(session))
+    assert same(again.states[session], await (await shared.client()).subscribe(session))
     await applied(alice, session, {"type": "session/titleChanged", "title": "live again"})
     await again.until(lambda: again.states[session]["title"] == "live again")
     assert len(again.actions) == 26
 
 
 async def test_a_gap_that_is_no_longer_kept_and_one_that_cannot_be_are_answered_with_the_state(
-    daemon: Daemon,
+    shared: Reachable,
 ) -> None:
-    alice = await daemon.client()
+    alice = await shared.client()
     session = await ready(alice)
-    bob = await daemon.client(session, client_id="bob")
+    bob = await shared.client(session, client_id="bob")
     await bob.pipe.aclose()
     await retitle(alice, session, 1001)
     for last_seen in (bob.last_seq, alice.last_seq + 1000):
-        again = await daemon.connect("bob")
+        again = await shared.connect("bob")
         result = await again.reconnect(last_seen, session)
         assert result["type"] == "snapshot"
         assert [snapshot["resource"] for snapshot in result["snapshots"]] == [session]
@@ -61,9 +61,9 @@ async def test_a_gap_that_is_no_longer_kept_and_one_that_cannot_be_are_answered_
         assert same(again.states[session], alice.states[session])
 
 
-async def test_a_number_that_is_none_is_refused_by_name_and_the_connection_goes_on(daemon: Daemon) -> None:
-    await daemon.client(client_id="bob")
-    raw = await daemon.raw()
+async def test_a_number_that_is_none_is_refused_by_name_and_the_connection_goes_on(shared: Reachable) -> None:
+    await shared.client(client_id="bob")
+    raw = await shared.raw()
     for bad in ("bad", -1, 1.5, None, [1]):
         code, said = await raw.refused("reconnect", clientId="bob", subscriptions=[ROOT], lastSeenServerSeq=bad)
         assert code == -32602
@@ -72,8 +72,8 @@ async def test_a_number_that_is_none_is_refused_by_name_and_the_connection_goes_
     assert answer["result"]["type"] in ("replay", "snapshot")
 
 
-async def test_an_unknown_client_is_told_so_and_may_initialize_at_once(daemon: Daemon) -> None:
-    stranger = await daemon.connect("nobody-knows")
+async def test_an_unknown_client_is_told_so_and_may_initialize_at_once(shared: Reachable) -> None:
+    stranger = await shared.connect("nobody-knows")
     with pytest.raises(RequestFailed) as refused:
         await stranger.reconnect(3, ROOT)
     assert refused.value.code == -32008
@@ -81,13 +81,13 @@ async def test_an_unknown_client_is_told_so_and_may_initialize_at_once(daemon: D
     assert [snapshot["resource"] for snapshot in result["snapshots"]] == [ROOT]
 
 
-async def test_what_is_gone_is_named_as_missing(daemon: Daemon) -> None:
-    alice = await daemon.client()
+async def test_what_is_gone_is_named_as_missing(shared: Reachable) -> None:
+    alice = await shared.client()
     kept, lost = await ready(alice), await ready(alice)
-    bob = await daemon.client(kept, lost, client_id="bob")
+    bob = await shared.client(kept, lost, client_id="bob")
     await bob.pipe.aclose()
     await alice.request("disposeSession", {"channel": lost})
-    again = await daemon.connect("bob")
+    again = await shared.connect("bob")
     again.states = dict(bob.states)
     result = await again.reconnect(bob.last_seq, kept, lost)
     assert (result["type"], result["missing"]) == ("replay", [lost])

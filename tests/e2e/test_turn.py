@@ -11,7 +11,7 @@ from ahpd.protocol.reduce_session import reduce_session
 from ..conftest import Json, applied, ended, same
 
 if TYPE_CHECKING:
-    from .conftest import Daemon
+    from .conftest import Reachable
 
 SCRIPT = (
     "Let us begin",
@@ -82,13 +82,13 @@ def folded(base: dict[str, Json], envelopes: list[Json], upto: int) -> dict[str,
     return states
 
 
-async def test_all_clients_see_one_turn_alike_and_one_may_come_back_at_any_point(daemon: Daemon) -> None:
-    alice, bob = await daemon.client(), await daemon.client()
+async def test_all_clients_see_one_turn_alike_and_one_may_come_back_at_any_point(shared: Reachable) -> None:
+    alice, bob = await shared.client(), await shared.client()
     session = await alice.create_session()
     chat = alice.default_chat(session)
     await bob.subscribe(session)
     await bob.subscribe(chat)
-    carol = await daemon.client(session, chat, client_id="carol")
+    carol = await shared.client(session, chat, client_id="carol")
     base, since = {uri: carol.states[uri] for uri in (session, chat)}, carol.last_seq
 
     turn_id = await play(alice, bob, session, chat)
@@ -116,7 +116,7 @@ async def test_all_clients_see_one_turn_alike_and_one_may_come_back_at_any_point
 
     await carol.pipe.aclose()
     for seen in [since, *(entry["serverSeq"] for entry in carol.actions)]:
-        again = await daemon.connect("carol")
+        again = await shared.connect("carol")
         again.states = folded(base, carol.actions, seen)
         result = await again.reconnect(seen, session, chat)
         assert result["type"] == "replay"
@@ -125,8 +125,8 @@ async def test_all_clients_see_one_turn_alike_and_one_may_come_back_at_any_point
         await again.pipe.aclose()
 
 
-async def test_nothing_follows_a_cancelled_turn(daemon: Daemon) -> None:
-    alice = await daemon.client()
+async def test_nothing_follows_a_cancelled_turn(shared: Reachable) -> None:
+    alice = await shared.client()
     session = await alice.create_session()
     chat = alice.default_chat(session)
     turn_id = await alice.start_turn(chat, "/stream 100000 1000 20")
@@ -139,8 +139,8 @@ async def test_nothing_follows_a_cancelled_turn(daemon: Daemon) -> None:
     assert ended(alice, turn_id) == ["chat/turnCancelled"]
 
 
-async def test_a_second_turn_is_refused_and_the_first_is_untouched(daemon: Daemon) -> None:
-    alice, bob = await daemon.client(), await daemon.client()
+async def test_a_second_turn_is_refused_and_the_first_is_untouched(shared: Reachable) -> None:
+    alice, bob = await shared.client(), await shared.client()
     session = await alice.create_session()
     chat = alice.default_chat(session)
     await bob.subscribe(chat)
@@ -155,8 +155,8 @@ async def test_a_second_turn_is_refused_and_the_first_is_untouched(daemon: Daemo
     assert all(kept["id"] != second for kept in alice.states[chat]["turns"])
 
 
-async def test_a_turn_without_its_time_is_refused_and_nothing_wedges(daemon: Daemon) -> None:
-    alice = await daemon.client()
+async def test_a_turn_without_its_time_is_refused_and_nothing_wedges(shared: Reachable) -> None:
+    alice = await shared.client()
     session = await alice.create_session()
     chat = alice.default_chat(session)
     action = {"type": "chat/turnStarted", "turnId": "t", "message": {"text": "x", "origin": {"kind": "user"}}}
@@ -166,8 +166,8 @@ async def test_a_turn_without_its_time_is_refused_and_nothing_wedges(daemon: Dae
     assert answer_text(await alice.turn(chat, "still here")) == "still here"
 
 
-async def test_what_only_a_host_may_say_is_refused(daemon: Daemon) -> None:
-    alice, bob = await daemon.client(), await daemon.client()
+async def test_what_only_a_host_may_say_is_refused(shared: Reachable) -> None:
+    alice, bob = await shared.client(), await shared.client()
     session = await alice.create_session()
     chat = alice.default_chat(session)
     await alice.until(lambda: alice.states[session]["lifecycle"] == "ready")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from ahpd.session.names import ROOT
 
 if TYPE_CHECKING:
-    from .conftest import Daemon, Raw
+    from .conftest import Raw, Reachable
 
 
 async def hello(raw: Raw, *versions: Any, **more: Any) -> dict[str, Any]:
@@ -17,9 +18,9 @@ async def hello(raw: Raw, *versions: Any, **more: Any) -> dict[str, Any]:
 
 
 async def test_the_highest_version_that_is_served_is_chosen_and_others_are_refused_in_words(
-    daemon: Daemon,
+    shared: Reachable,
 ) -> None:
-    raw = await daemon.raw()
+    raw = await shared.raw()
     error = (await hello(raw, "0.7.0", "2.0.0"))["error"]
     assert error["code"] == -32005
     assert error["data"]["supportedVersions"] == ["^1.0.0", "^0.9.0"]
@@ -29,16 +30,16 @@ async def test_the_highest_version_that_is_served_is_chosen_and_others_are_refus
 
 
 @pytest.mark.parametrize("bad", ["abc", "1.0", "", "^0.9.0", "01.0.0", "1.0.0-rc1"])
-async def test_a_malformed_version_is_a_wrong_param(daemon: Daemon, bad: str) -> None:
-    raw = await daemon.raw()
+async def test_a_malformed_version_is_a_wrong_param(shared: Reachable, bad: str) -> None:
+    raw = await shared.raw()
     error = (await hello(raw, "1.0.0", bad))["error"]
     assert error["code"] == -32602
     assert "protocolVersions" in error["message"]
     assert "result" in await hello(raw, "1.0.0")
 
 
-async def test_a_second_initialize_or_reconnect_is_no_valid_request(daemon: Daemon) -> None:
-    raw = await daemon.raw()
+async def test_a_second_initialize_or_reconnect_is_no_valid_request(shared: Reachable) -> None:
+    raw = await shared.raw()
     await hello(raw, "1.0.0")
     assert (await hello(raw, "1.0.0"))["error"]["code"] == -32600
     again = await raw.ask("reconnect", clientId="c", subscriptions=[], lastSeenServerSeq=0)
@@ -46,8 +47,8 @@ async def test_a_second_initialize_or_reconnect_is_no_valid_request(daemon: Daem
     assert "result" in await raw.ask("listSessions", channel=ROOT)
 
 
-async def test_before_initialize_only_a_ping_is_served(daemon: Daemon) -> None:
-    raw = await daemon.raw()
+async def test_before_initialize_only_a_ping_is_served(shared: Reachable) -> None:
+    raw = await shared.raw()
     assert await raw.ask("ping") == {"jsonrpc": "2.0", "id": 1, "result": None}
     for method in ("listSessions", "subscribe", "createSession", "dispatchAction", "nonsense"):
         code, _ = await raw.refused(method, channel=ROOT)
@@ -58,14 +59,16 @@ async def test_before_initialize_only_a_ping_is_served(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     "method", ["shutdown", "vscode/collectAgentHostDebugLogs", "createTcpConnection", "", "__init__"]
 )
-async def test_an_unknown_method_is_said_to_be_unknown(daemon: Daemon, method: str) -> None:
-    raw = await daemon.raw()
+async def test_an_unknown_method_is_said_to_be_unknown(shared: Reachable, method: str) -> None:
+    raw = await shared.raw()
     await hello(raw, "1.0.0")
     assert (await raw.refused(method))[0] == -32601
 
 
-async def test_notifications_as_requests_are_unknown_and_unknown_notifications_are_nothing(daemon: Daemon) -> None:
-    raw = await daemon.raw()
+async def test_notifications_as_requests_are_unknown_and_unknown_notifications_are_nothing(
+    shared: Reachable,
+) -> None:
+    raw = await shared.raw()
     await hello(raw, "1.0.0")
     assert (await raw.refused("unsubscribe", channel=ROOT))[0] == -32601
     assert (await raw.refused("dispatchAction", channel=ROOT, clientSeq=1, action={"type": "x"}))[0] == -32601
@@ -86,8 +89,8 @@ async def test_notifications_as_requests_are_unknown_and_unknown_notifications_a
         ("createSession", {"channel": "echo:/"}, "channel"),
         ("createSession", {"channel": "ahp-root://"}, "channel"),
         ("createSession", {"channel": "ahp-chat:/x"}, "channel"),
-        ("createSession", {"channel": "echo:/x", "config": {"voice": "hoarse"}}, "config.voice"),
-        ("createSession", {"channel": "echo:/x", "activeClient": {"tools": []}}, "activeClient.clientId"),
+        ("createSession", {"channel": "echo:/wrong", "config": {"voice": "hoarse"}}, "config.voice"),
+        ("createSession", {"channel": "echo:/wrong", "activeClient": {"tools": []}}, "activeClient.clientId"),
         ("createChat", {"channel": "echo:/x"}, "chat"),
         ("listSessions", {"limit": 0}, "limit"),
         ("listSessions", {"limit": "many"}, "limit"),
@@ -98,9 +101,9 @@ async def test_notifications_as_requests_are_unknown_and_unknown_notifications_a
     ],
 )
 async def test_a_wrong_param_is_named_and_nothing_of_the_inside_is_shown(
-    daemon: Daemon, method: str, params: dict[str, Any], field: str
+    shared: Reachable, method: str, params: dict[str, Any], field: str
 ) -> None:
-    raw = await daemon.raw()
+    raw = await shared.raw()
     if method != "initialize":
         await hello(raw, "1.0.0")
     code, said = await raw.refused(method, **params)
@@ -108,7 +111,7 @@ async def test_a_wrong_param_is_named_and_nothing_of_the_inside_is_shown(
     assert field in said
     assert "Traceback" not in said
     assert ".py" not in said
-    assert str(daemon.home.root) not in said
+    assert str(shared.home.root) not in said
 
 
 @pytest.mark.parametrize(
@@ -126,9 +129,9 @@ async def test_a_wrong_param_is_named_and_nothing_of_the_inside_is_shown(
     ],
 )
 async def test_what_is_not_there_has_its_code(
-    daemon: Daemon, method: str, params: dict[str, Any], code: int
+    shared: Reachable, method: str, params: dict[str, Any], code: int
 ) -> None:
-    raw = await daemon.raw()
+    raw = await shared.raw()
     await hello(raw, "1.0.0")
     assert (await raw.refused(method, **params))[0] == code
 
@@ -136,8 +139,8 @@ async def test_what_is_not_there_has_its_code(
 @pytest.mark.parametrize(
     "junk", [b"{nope", b"", b"[1, 2", b"\x00", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"']
 )
-async def test_no_json_is_a_parse_error_and_the_connection_goes_on(daemon: Daemon, junk: bytes) -> None:
-    raw = await daemon.raw()
+async def test_no_json_is_a_parse_error_and_the_connection_goes_on(shared: Reachable, junk: bytes) -> None:
+    raw = await shared.raw()
     answer = await raw.say(junk)
     assert (answer["id"], answer["error"]["code"]) == (None, -32700)
     assert "result" in await hello(raw, "1.0.0")
@@ -145,33 +148,31 @@ async def test_no_json_is_a_parse_error_and_the_connection_goes_on(daemon: Daemo
     assert (await raw.ask("ping"))["result"] is None
 
 
-async def test_deep_json_is_refused_and_the_connection_goes_on(daemon: Daemon) -> None:
-    raw = await daemon.raw()
+async def test_deep_json_is_refused_and_the_connection_goes_on(shared: Reachable) -> None:
+    raw = await shared.raw()
     deep = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": ' + b"[" * 5000 + b"]" * 5000 + b"}}"
     assert (await raw.say(deep))["error"]["code"] == -32700
     assert (await raw.ask("ping"))["result"] is None
 
 
-async def test_ids_may_be_numbers_or_strings(daemon: Daemon) -> None:
-    raw = await daemon.raw()
+async def test_ids_may_be_numbers_or_strings(shared: Reachable) -> None:
+    raw = await shared.raw()
     for given in (0, -5, "seven", 2**40):
         answer = await raw.say(json.dumps({"jsonrpc": "2.0", "id": given, "method": "ping"}).encode())
         assert answer == {"jsonrpc": "2.0", "id": given, "result": None}
 
 
-async def test_a_session_that_was_disposed_is_gone_for_the_very_next_request(daemon: Daemon) -> None:
-    raw = await daemon.raw()
+async def test_a_session_that_was_disposed_is_gone_for_the_very_next_request(shared: Reachable) -> None:
+    raw = await shared.raw()
     await hello(raw, "1.0.0")
-    await raw.ask("createSession", channel="echo:/a", provider="echo")
-    assert (await raw.refused("createSession", channel="echo:/a", provider="echo"))[0] == -32003
-    dispose = {"jsonrpc": "2.0", "id": 2, "method": "disposeSession", "params": {"channel": "echo:/a"}}
+    session = f"echo:/{uuid4()}"
+    await raw.ask("createSession", channel=session, provider="echo")
+    assert (await raw.refused("createSession", channel=session, provider="echo"))[0] == -32003
+    dispose = {"jsonrpc": "2.0", "id": 2, "method": "disposeSession", "params": {"channel": session}}
     await raw.pipe.send(json.dumps(dispose).encode())
-    answers = {}
-    listed = {"jsonrpc": "2.0", "id": 3, "method": "listSessions"}
-    first = await raw.say(listed)
-    answers[first["id"]] = first
-    second = json.loads(await raw.pipe.receive())
-    answers[second["id"]] = second
-    assert answers[2]["result"] is None
-    assert answers[3]["result"]["items"] == []
-    assert "result" in await raw.ask("createSession", channel="echo:/a", provider="echo")
+    answers = [await raw.say({"jsonrpc": "2.0", "id": 3, "method": "listSessions"})]
+    answers.append(json.loads(await raw.pipe.receive()))
+    disposed, listed = sorted(answers, key=lambda answer: int(answer["id"]))
+    assert disposed["result"] is None
+    assert session not in [row["resource"] for row in listed["result"]["items"]]
+    assert "result" in await raw.ask("createSession", channel=session, provider="echo")

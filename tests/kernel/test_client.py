@@ -15,7 +15,7 @@ from ahpd.session.names import ROOT
 from ahpd.testing import open_host
 from ahpd.wire.clients import KEPT_SECONDS, RECORDS, REMEMBERED_SEQS, Clients
 
-from ..conftest import Json, Stage, applied
+from ..conftest import IN_MEMORY, Json, Stage, applied
 
 # -- the client ---------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ async def test_the_end_is_raised_to_whoever_waits() -> None:
 
 
 async def test_waiting_has_a_bound(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         client = await opened.client()
         with pytest.raises(trio.TooSlowError):
             await client.until(lambda: False)
@@ -208,7 +208,7 @@ async def test_a_client_that_starts_over_counts_anew(stage: Stage, old_socket: s
 
 
 async def test_a_client_is_known_until_its_time_is_over(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         stage = Stage(opened)
         for seconds, known in ((KEPT_SECONDS - 10, True), (KEPT_SECONDS + 10, False)):
             ana = await stage.client(client_id="ana")

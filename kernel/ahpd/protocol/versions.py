@@ -13,6 +13,9 @@ SUPPORTED: Final = ("1.0.0", "0.9.0")
 SUPPORTED_RANGES: Final = ["^1.0.0", "^0.9.0"]
 """For the `supportedVersions` of a refusal."""
 
+OLD_RANGES: Final = ["^0.8.0", "^0.7.0"]
+"""What is taken as well by a host that was told to serve older clients."""
+
 # Patch releases change no wire shape, so any 1.0.x and 0.9.x is taken. A later 1.x is within the caret range
 # above as clients read it, but its baseline may include what this host has not got: it is not taken.
 _LINES: Final = frozenset({(1, 0), (0, 9)})

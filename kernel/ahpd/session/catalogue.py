@@ -7,6 +7,7 @@ watchers were told last, so that they are told differences only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import trio
 
@@ -61,9 +62,9 @@ class Catalogue:
                 summary[key] = state[key]
         return summary
 
-    def newest_first(self) -> list[Json]:
-        rows = [self.summary(session) for session in self._sessions.values()]
-        rows += [dict(row.summary) for row in self.rows.values()]
+    def newest_first(self) -> list[Mapping[str, Any]]:
+        rows: list[Mapping[str, Any]] = [self.summary(session) for session in self._sessions.values()]
+        rows += [row.summary for row in self.rows.values()]
         rows.sort(key=lambda row: (row["modifiedAt"], row["resource"]), reverse=True)
         return rows
 

@@ -75,11 +75,15 @@ class Chats:
         action = {"type": "root/activeSessionsChanged", "activeSessions": self._busy}
         self.state.dispatch(names.ROOT, action)
 
-    def new_chat(self, session: LiveSession, uri: str, title: str, origin: Json) -> tuple[LiveChat, Json]:
+    def new_chat(
+        self, session: LiveSession, uri: str, title: str, origin: Json, movable: bool = False
+    ) -> tuple[LiveChat, Json]:
         """The record and the channel of a chat, with its catalogue entry; nothing is announced yet."""
         if self.state.get(uri) is not None:
             raise AlreadyExists(f"There is something at {uri} already")
         entry: Json = {"resource": uri, "title": title, "status": IDLE, "modifiedAt": now(), "origin": origin}
+        if movable:
+            entry["movable"] = True
         chat = LiveChat(uri, session)
         session.chats[uri] = self.by_uri[uri] = chat
         self._index.place_chat(uri, session.uri)
@@ -96,7 +100,7 @@ class Chats:
     ) -> LiveChat:
         """A further chat of a session, announced to everybody who watches the session."""
         uri = uri or names.chat_uri(str(uuid4()), session.uri)
-        chat, entry = self.new_chat(session, uri, title, origin or {"kind": "user"})
+        chat, entry = self.new_chat(session, uri, title, origin or {"kind": "user"}, movable=True)
         if turns:
             channel = self.state.channels[uri]
             channel.state = {**channel.state, "turns": turns}
@@ -132,6 +136,7 @@ class Chats:
         if was_default:
             heir = next(iter(session.chats))
             self.dispatch_session(session, {"type": "session/defaultChatChanged", "defaultChat": heir})
+            self.dispatch(session.chats[heir], {"type": "chat/movableChanged", "movable": False})
 
     def forget(self, chat: LiveChat) -> None:
         self.by_uri.pop(chat.uri, None)

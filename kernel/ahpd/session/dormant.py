@@ -76,7 +76,10 @@ class Dormant:
             return None
         async with self._waking.setdefault(held, trio.Lock()):
             try:
-                return self._sessions.by_uri.get(held) or await self._load(held)
+                session = self._sessions.by_uri.get(held) or await self._load(held)
+                if session is not None:
+                    session.idle_since = None  # whoever asked is not done with it
+                return session
             finally:
                 if not self._waking[held].statistics().tasks_waiting:
                     del self._waking[held]

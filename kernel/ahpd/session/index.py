@@ -6,15 +6,23 @@ A session is held as `<provider>:/<id>`, is also known under the URI its creator
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from ahpd.session import names
+
+
+@dataclass(slots=True)
+class _Names:
+    id: str
+    aliases: tuple[str, ...]
+    chats: set[str] = field(default_factory=set)
 
 
 class SessionIndex:
     """Names to held names."""
 
     def __init__(self) -> None:
-        self._held: set[str] = set()
+        self._held: dict[str, _Names] = {}
         self._aliases: dict[str, str] = {}
         self._by_id: dict[str, str] = {}
         self._chats: dict[str, str] = {}
@@ -22,25 +30,36 @@ class SessionIndex:
 
     def add(self, held: str, session_id: str, aliases: Iterable[str] = ()) -> None:
         """The first session of an id keeps it: two agents may each have one of the same."""
-        self._held.add(held)
+        if held in self._held:
+            return
+        known = self._held[held] = _Names(session_id, tuple(aliases))
         self._by_id.setdefault(session_id, held)
-        for alias in aliases:
+        for alias in known.aliases:
             self._aliases.setdefault(alias, held)
 
     def remove(self, held: str) -> None:
-        self._held.discard(held)
-        self._aliases = {alias: name for alias, name in self._aliases.items() if name != held}
-        self._by_id = {each: name for each, name in self._by_id.items() if name != held}
-        self._chats = {chat: name for chat, name in self._chats.items() if name != held}
+        known = self._held.pop(held, None)
+        if known is None:
+            return
+        if self._by_id.get(known.id) == held:
+            del self._by_id[known.id]
+        for alias in known.aliases:
+            if self._aliases.get(alias) == held:
+                del self._aliases[alias]
+        for chat in known.chats:
+            self._chats.pop(chat, None)
 
     def place_chat(self, uri: str, held: str) -> None:
         """A chat is in a session, whatever its URI says."""
-        self._chats.pop(uri, None)
+        self.forget_chat(uri)
         if self.of_channel(uri) != held:
             self._chats[uri] = held
+            self._held[held].chats.add(uri)
 
     def forget_chat(self, uri: str) -> None:
-        self._chats.pop(uri, None)
+        held = self._chats.pop(uri, None)
+        if held is not None and held in self._held:
+            self._held[held].chats.discard(uri)
 
     def held(self, uri: str) -> str | None:
         """The held name of the session a URI means."""

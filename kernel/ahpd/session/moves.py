@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from ahpd.errors import InvalidParams, TurnInProgress
+from ahpd.errors import AhpdError, InvalidParams, NotFound, TurnInProgress
 from ahpd.session.chats import Chats
 from ahpd.session.live import LiveChat, LiveSession
 from ahpd.session.sessions import Sessions
@@ -35,8 +35,15 @@ class Moves:
         session = chat.session
         order = [uri for uri in session.chats if uri != chat.uri]
         order.insert(self._place(session, chat, order, after, first), chat.uri)
-        session.chats = {uri: session.chats[uri] for uri in order}
-        self._chats.dispatch_session(session, {"type": "session/chatsReordered", "chats": order})
+        self._arrange(session, {uri: session.chats[uri] for uri in order})
+
+    def _arrange(self, session: LiveSession, chats: dict[str, LiveChat]) -> None:
+        """Put the chats of a session in an order; one they are in already is no news."""
+        session.chats = chats
+        entries = self._chats.session_state(session)["chats"]
+        if [entry["resource"] for entry in entries] != list(chats):
+            action = {"type": "session/chatsReordered", "chats": list(chats)}
+            self._chats.dispatch_session(session, action)
 
     @staticmethod
     def _place(session: LiveSession, chat: LiveChat, order: list[str], after: str | None, first: bool) -> int:
@@ -61,9 +68,8 @@ class Moves:
         chat.session = target
         order = list(target.chats)
         order.insert(place, chat.uri)
-        target.chats = {uri: target.chats.get(uri, chat) for uri in order}
         self._chats.dispatch_session(target, {"type": "session/chatAdded", "summary": entry})
-        self._chats.dispatch_session(target, {"type": "session/chatsReordered", "chats": order})
+        self._arrange(target, {uri: target.chats.get(uri, chat) for uri in order})
         self._chats.adopted(chat)
 
     async def into_own(self, chat: LiveChat) -> LiveSession:
@@ -79,8 +85,18 @@ class Moves:
             owner=source.owner,
             strategy=source.strategy,
         )
-        self.require_movable(chat)
+        try:
+            self._require_there(chat)
+            self.require_movable(chat)
+        except AhpdError:
+            self._sessions.end(session)
+            raise
         (placeholder,) = session.chats.values()
         self.into(chat, session, None, first=True)
         self._chats.drop(placeholder)
         return session
+
+    def _require_there(self, chat: LiveChat) -> None:
+        """Much may have happened while a session was made for it."""
+        if self._chats.by_uri.get(chat.uri) is not chat:
+            raise NotFound(f"No chat at {chat.uri}")

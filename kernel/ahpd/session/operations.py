@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from ahpd.access import Gatekeeper, Principal
 from ahpd.agents import Agent
-from ahpd.errors import InvalidParams, SessionNotFound, TurnInProgress
+from ahpd.errors import InvalidParams, NotFound, SessionNotFound, TurnInProgress
 from ahpd.lineage import SessionTrees
 from ahpd.ports import SessionRow
 from ahpd.session import names
@@ -24,6 +24,7 @@ from ahpd.session.messages import Messages
 from ahpd.session.moves import Moves
 from ahpd.session.sessions import Sessions
 from ahpd.session.settings import resolve, schema_of
+from ahpd.session.suggestions import for_message, setting_values
 from ahpd.session.turns import Turns
 from ahpd.state import Json, sendable
 from ahpd.views import SessionView
@@ -63,7 +64,7 @@ class Operations(Messages):
     def agents(self, principal: Principal) -> list[Json]:
         return [{**agent_info(agent), "settings": schema_of(agent)} for agent in self._agents().values()]
 
-    def sessions(self, principal: Principal) -> list[Json]:
+    def sessions(self, principal: Principal) -> list[Mapping[str, Any]]:
         return self._catalogue.newest_first() if self.holds(principal, "session:list") else []
 
     def page(self, principal: Principal, limit: int | None, cursor: str | None) -> Json:
@@ -120,15 +121,30 @@ class Operations(Messages):
 
     def resolve_config(self, provider: str | None, config: Mapping[str, Any]) -> Json:
         """The settings a new session would have: `{schema, values}`."""
-        agents = self._agents()
-        agent = agents.get(provider) if provider is not None else next(iter(agents.values()), None)
-        if agent is None:
-            raise InvalidParams(f"provider must be one of {', '.join(agents) or 'no agent is enabled'}")
-        properties = schema_of(agent)
+        properties = schema_of(self._agent(provider))
         return {
             "schema": {"type": "object", "properties": properties},
             "values": resolve(properties, config),
         }
+
+    def _agent(self, provider: str | None) -> Agent:
+        agents = self._agents()
+        agent = agents.get(provider) if provider is not None else next(iter(agents.values()), None)
+        if agent is None:
+            raise InvalidParams(f"provider must be one of {', '.join(agents) or 'no agent is enabled'}")
+        return agent
+
+    def config_completions(
+        self, provider: str | None, config: Mapping[str, Any], name: str, query: str
+    ) -> Awaitable[Json]:
+        """What a setting of a new session may be set to: `{items}`."""
+        return setting_values(self._agent(provider), config, name, query)
+
+    def message_completions(self, principal: Principal, chat: LiveChat, text: str, offset: int) -> Awaitable[Json]:
+        """What may be put into a message that is being written: `{items}`."""
+        self.require(principal, "chat:send", chat.uri)
+        directories = self._chats.session_state(chat.session).get("workingDirectories", [])
+        return for_message(chat.session.agent, chat.uri, text, offset, directories)
 
     # -- sessions ---------------------------------------------------------------------------------------
 
@@ -155,6 +171,7 @@ class Operations(Messages):
             parent=parent,
             owner=owner or principal.id,
             active_client=active_client,
+            strategy="deferred" if self.settings.get("deferredTitleGeneration") else "activeAgent",
         )
         return self._sessions.view(session)
 
@@ -304,9 +321,12 @@ class Operations(Messages):
         first: bool = False,
     ) -> str:
         self.require(principal, "chat:move", chat)
-        live = await self.chat(chat)
-        target = None if into is None else await self._dormant.awake(into)
-        behind = None if after is None else (await self.chat(after)).uri
+        try:
+            target = None if into is None else await self._dormant.awake(into)
+            behind = None if after is None else (await self.chat(after)).uri
+            live = await self.chat(chat)
+        except SessionNotFound as error:
+            raise NotFound(error.sentence) from None
         self._moves.require_movable(live)
         if target is None:
             self.require(principal, "session:create", chat)

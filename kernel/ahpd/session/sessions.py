@@ -95,11 +95,15 @@ class Sessions:
         chat_id, _, code = uri.removeprefix("ahp-chat://").partition("/")
         alias = names.decode(code.partition("/")[0])
         session = None if alias is None else self.find(alias)
-        if session is None or alias is None:
+        if alias is None:
             return None
+        if session is None:
+            # A chat that has moved is awake without the session that its name speaks of.
+            moved = self._chats.by_uri.get(names.chat_uri(chat_id, self._index.held(alias) or alias))
+            return None if moved is None else (moved, moved.spelling(uri, None))
         spelling = session.spelling(alias)
         held = uri if spelling is None else spelling.held(uri)
-        chat = session.chats.get(held)
+        chat = session.chats.get(held) or self._chats.by_uri.get(held)
         if chat is None and chat_id == "default":
             # `default` is a role: it may have moved to a chat of another name.
             default = self._chats.session_state(session).get("defaultChat")

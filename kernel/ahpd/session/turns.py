@@ -258,7 +258,9 @@ class Turns:
         kept = chat.queue.pop(entry["id"])
         action = {"type": "chat/pendingMessageRemoved", "kind": kind, "id": entry["id"]}
         self.chats.dispatch(chat, action)
-        self.begin(chat, entry["message"], kept.principal, queued_id=entry["id"])
+        # The id a message is known by stays with it, unless somebody gave it to a turn already.
+        turn_id = None if entry["id"] in chat.turn_ids else entry["id"]
+        self.begin(chat, entry["message"], kept.principal, turn_id=turn_id, queued_id=entry["id"])
 
     def steer(
         self,

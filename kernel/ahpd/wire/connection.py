@@ -17,6 +17,7 @@ from ahpd.errors import AhpdError, MethodNotFound, Rejected
 from ahpd.log import get
 from ahpd.protocol import frames
 from ahpd.protocol.actions import ACTIONS
+from ahpd.protocol.downlevel import Older, older
 from ahpd.protocol.shapes import ShapeError, check_action, decode_params
 from ahpd.state import Deliverable, Spelling, State
 from ahpd.wire import gate
@@ -88,6 +89,8 @@ class Connection:
     def __init__(self, services: Services, transport: Transport, principal: Principal) -> None:
         self.services, self.principal = services, principal
         self.client: Client | None = None
+        self.older: Older | None = None
+        """The words of a client that is older than what is held."""
         self.watching: dict[str, Spelling | None] = {}
         self._transport = transport
         self._waiting = trio.CapacityLimiter(WAITING)
@@ -96,11 +99,35 @@ class Connection:
     # -- out --------------------------------------------------------------------------------------------
 
     def deliver(self, message: Deliverable, spelling: Spelling | None) -> None:
+        if self.older is not None:
+            self._deliver_older(self.older, message, spelling)
+            return
         form = self._transport.form if spelling is None else (self._transport.form, spelling)
         made = message.frames.get(form)
         if made is None:
             made = message.frames[form] = self._transport.ready(message.encode(spelling))
         self._transport.push(made)
+
+    def _deliver_older(self, words: Older, message: Deliverable, spelling: Spelling | None) -> None:
+        form = (self._transport.form, spelling, words)
+        made = message.frames.get(form)
+        if made is None:
+            method, params = message.told()
+            told = words.notice(method, params)
+            if told is not None:
+                payload = frames.notification(method, told if spelling is None else spelling.out(told))
+                made = self._transport.ready(payload)
+            made = message.frames[form] = made or b""
+        if made:
+            self._transport.push(made)
+
+    def told(self, envelope: dict[str, Any]) -> dict[str, Any] | None:
+        """An envelope in this client's version, in held names; None when it is not sent it."""
+        return envelope if self.older is None else self.older.envelope(envelope)
+
+    def greeted(self, client: Client) -> None:
+        """The handshake is done: whose connection this is, and in which version it is spoken to."""
+        self.client, self.older = client, older(client.version)
 
     def _send(self, payload: bytes) -> None:
         self._transport.push(self._transport.ready(payload))
@@ -193,6 +220,8 @@ class Connection:
             channel = self.services.state.channels[target.uri]
             self.client.watched[target.uri] = (channel.number, snapshot["fromSeq"])
         state = snapshot["state"] if turns is None else latest_turns(snapshot["state"], turns)
+        if self.older is not None:
+            state = self.older.state(target.kind, state)
         if target.spelling is not None:
             state = target.spelling.out(state)
         return {"resource": named, "state": state, "fromSeq": snapshot["fromSeq"]}
@@ -247,6 +276,8 @@ class Connection:
         try:
             if target.spelling is not None:
                 action = target.spelling.held(action)
+            if self.older is not None:
+                action = self.older.held(action)
             self._check(target, action)
             self.services.apply(self.principal, target, action, origin)
         except (ShapeError, AhpdError) as error:

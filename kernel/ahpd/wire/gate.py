@@ -23,6 +23,8 @@ METHODS: Mapping[str, str | None] = {
     "moveChat": "chat:move",
     "fetchTurns": "chat:turns",
     "resolveSessionConfig": "session:list",
+    "sessionConfigCompletions": "session:list",
+    "completions": "chat:send",
 }
 """Commands the kernel serves, each with the grant it asks; `None` where the check is made elsewhere or none is."""
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from ahpd.access import Principal
 from ahpd.errors import InvalidParams, InvalidRequest, NotFound, SessionNotFound, UnsupportedVersion
 from ahpd.protocol.shapes import (
+    Completions,
     CreateChat,
     CreateSession,
     FetchTurns,
@@ -20,9 +21,10 @@ from ahpd.protocol.shapes import (
     MoveChat,
     Reconnect,
     ResolveSessionConfig,
+    SessionConfigCompletions,
     Subscribe,
 )
-from ahpd.protocol.versions import SUPPORTED_RANGES, agree
+from ahpd.protocol.versions import OLD_RANGES, SUPPORTED_RANGES, agree
 from ahpd.session import names
 from ahpd.session.dormant import Dormant
 from ahpd.session.inbound import Inbound
@@ -118,9 +120,10 @@ class Methods:
         version = _agreed(params.protocol_versions, self._compat)
         if version is None:
             offered = ", ".join(params.protocol_versions) or "none"
+            ranges = SUPPORTED_RANGES + (OLD_RANGES if self._compat else [])
             raise UnsupportedVersion(
-                f"This host speaks {' and '.join(SUPPORTED_RANGES)}; the client offered {offered}",
-                {"supportedVersions": SUPPORTED_RANGES},
+                f"This host speaks {' and '.join(ranges)}; the client offered {offered}",
+                {"supportedVersions": ranges},
             )
         client = self.clients.greet(params.client_id, version)
         client.capabilities = params.capabilities or {}
@@ -138,7 +141,7 @@ class Methods:
         }
 
     def _join(self, connection: Connection, client: Client) -> None:
-        connection.client = client
+        connection.greeted(client)
         self.clients.joined(client)
 
     async def reconnect(self, connection: Connection, params: Reconnect) -> Json:
@@ -165,7 +168,11 @@ class Methods:
         spellings = {target.uri: target.spelling for target in found.values()}
         return {
             "type": "replay",
-            "actions": [_spelled(envelope.as_json(), spellings[envelope.channel]) for envelope in missed],
+            "actions": [
+                _spelled(told, spellings[told["channel"]])
+                for envelope in missed
+                if (told := connection.told(envelope.as_json())) is not None
+            ],
             "missing": [uri for uri, target in targets.items() if target is None],
         }
 
@@ -179,6 +186,8 @@ class Methods:
 
     async def create_session(self, connection: Connection, params: CreateSession) -> None:
         client = connection.client
+        if params.fork is not None and connection.older is not None:
+            raise InvalidParams("createSession: fork is not served; create a chat with a source instead")
         entry = params.active_client
         if entry is not None and client is not None:
             entry = {**entry, "clientId": client.id}
@@ -228,7 +237,7 @@ class Methods:
             after=place.after,
             first=place.after is None,
         )
-        return {"session": session}
+        return {"session": place.session or session}
 
     async def fetch_turns(self, connection: Connection, params: FetchTurns) -> Json:
         found = self._sessions.find_chat(params.channel)
@@ -244,6 +253,20 @@ class Methods:
 
     async def resolve_session_config(self, connection: Connection, params: ResolveSessionConfig) -> Json:
         return self._operations.resolve_config(params.provider, params.config or {})
+
+    async def session_config_completions(self, connection: Connection, params: SessionConfigCompletions) -> Later:
+        config, query = params.config or {}, params.query or ""
+        return Later(self._operations.config_completions(params.provider, config, params.property, query))
+
+    async def completions(self, connection: Connection, params: Completions) -> Json | Later:
+        found = self._sessions.find_chat(params.channel)
+        if found is None:
+            raise SessionNotFound(f"No chat at {params.channel}")
+        if params.kind != "userMessage":
+            return {"items": []}
+        return Later(
+            self._operations.message_completions(connection.principal, found[0], params.text, params.offset)
+        )
 
 
 def _agreed(offered: list[str], compat: bool) -> str | None:
@@ -277,4 +300,6 @@ COMMANDS: Mapping[str, Handler] = {
     "moveChat": Methods.move_chat,
     "fetchTurns": Methods.fetch_turns,
     "resolveSessionConfig": Methods.resolve_session_config,
+    "sessionConfigCompletions": Methods.session_config_completions,
+    "completions": Methods.completions,
 }

@@ -52,11 +52,15 @@ class Inputs:
             raise self.refusal(f"title must not exceed {TITLE_LENGTH} characters.")
         return title
 
-    def flag(self, name: str) -> bool:
-        given = self._given.get(name, False)
+    def flag(self, name: str, default: bool | None = False) -> bool:
+        """A boolean, which must be given when the default is `None`."""
+        given = self._given.get(name, default)
         if not isinstance(given, bool):
             raise self.refusal(f"{name} must be a boolean.")
         return given
+
+    def optional_flag(self, name: str) -> bool | None:
+        return self.flag(name) if name in self._given else None
 
     def count(self, name: str, default: int, most: int) -> int:
         """A number of things: at least one, whole, and `most` when more are asked for."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ahpd import Limit, ToolCall
 
-from ahpd_session_tools.sessions import relationship
+from ahpd_session_tools.starting import relationship
 
 MAX_DEPTH = 3
 
@@ -69,7 +69,9 @@ def _makes_session(call: ToolCall) -> bool:
 
 
 def _makes_chat(call: ToolCall) -> bool:
-    return call.tool == "create_session" and relationship(call) == "currentSession"
+    if call.tool == "create_session":
+        return relationship(call) == "currentSession"
+    return call.tool == "create_chat"
 
 
 def _sends(call: ToolCall) -> bool:

@@ -5,13 +5,13 @@ What a message does to a chat that is busy, and who may touch a queued one, is t
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal, cast
 
 from ahpd import Conflict, NotFound, Sender, Sent, ToolCall, ToolError, ToolResult
 
 from ahpd_session_tools import targets
 from ahpd_session_tools.inputs import Inputs
+from ahpd_session_tools.rows import json_text
 from ahpd_session_tools.transcript import DEFAULT_LIMIT, DETAILS, MAX_LIMIT, Transcript
 
 OPERATIONS = ("send", "replace", "cancel")
@@ -80,7 +80,7 @@ async def get_session_context(call: ToolCall) -> str:
     detail = inputs.choice("detail", tuple(DETAILS), default="summary")
     limit = inputs.count("transcriptLimit", default=DEFAULT_LIMIT, most=MAX_LIMIT)
     chat = target.chat(call)
-    state: Any = (call.host.chat_state(call.principal, chat) if chat else None) or {}
+    state: Any = (await call.host.chat_state(call.principal, chat) if chat else None) or {}
     transcript = Transcript(state, DETAILS[detail], limit)
     answer = {
         "session": target.session,
@@ -90,4 +90,4 @@ async def get_session_context(call: ToolCall) -> str:
         "hasMoreHistory": bool(state.get("turnsNextCursor")),
         "truncated": transcript.truncated,
     }
-    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    return json_text(answer)

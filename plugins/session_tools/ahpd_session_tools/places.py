@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 # Two letters at least: a scheme of one is the drive of a Windows path.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:\S+")
@@ -59,7 +59,36 @@ def find(workspace: str, summaries: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(names.values()) or _itself(workspace)
 
 
+def project(directory: str, summaries: Iterable[Mapping[str, Any]]) -> str | None:
+    """The project the list says a directory belongs to, as `place` spells it; `None` when it does not say."""
+    wanted = place(directory)
+    for summary in summaries:
+        found = (summary.get("project") or {}).get("uri")
+        if found and wanted in (place(found), *places(summary)):
+            return place(found)
+    return None
+
+
+def local(text: str) -> str | None:
+    """The path of this machine that a path or `file:` URI names, `None` for anything else."""
+    path = place(text)
+    return path if path.startswith("/") else None
+
+
+def folder(text: str) -> str | None:
+    """As `local`, for what a model gives: a `file:` URI must be a plain one, a path may hold any character."""
+    if text.startswith("/"):
+        return "/" + place(text).lstrip("/")
+    parts = urlsplit(text)
+    is_plain = parts.scheme == "file" and parts.netloc in ("", "localhost") and not {"?", "#"} & set(text)
+    return local(f"file://{parts.path}") if is_plain and parts.path.startswith("/") else None
+
+
+def uri(path: str) -> str:
+    return PurePosixPath(path).as_uri()
+
+
 def _itself(workspace: str) -> list[str]:
     if workspace.startswith(("/", "file:///")):
-        return [PurePosixPath(place(workspace)).as_uri()]
+        return [uri(place(workspace))]
     return [workspace] if _URI.fullmatch(workspace) else []

@@ -5,6 +5,7 @@ Implements the rows of `list_sessions` and `get_current_session`. A key is there
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,11 @@ _GIT = {
 }
 
 Summary = Mapping[str, Any]
+
+
+def json_text(value: Any) -> str:
+    """An answer as JSON with nothing in it that a model would pay for and not read."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def row(summary: Summary) -> dict[str, Any]:

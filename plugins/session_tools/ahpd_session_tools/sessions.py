@@ -1,18 +1,13 @@
-"""Sessions: `list_sessions`, `get_current_session` and `create_session`."""
+"""Sessions as a list: `list_sessions`, `get_current_session` and `delete_session`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any, Literal
+from ahpd import PermissionDenied, Principal, SessionView, ToolCall, ToolError
 
-from ahpd import PermissionDenied, SessionView, ToolCall, ToolError
-
-from ahpd_session_tools import choices, filters, places, targets
+from ahpd_session_tools import filters, placement, targets, worktrees
 from ahpd_session_tools.inputs import Inputs
-from ahpd_session_tools.links import chat_id, link
-from ahpd_session_tools.messages import sender
-from ahpd_session_tools.rows import row
+from ahpd_session_tools.links import link
+from ahpd_session_tools.rows import json_text, row
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 
@@ -23,17 +18,17 @@ async def list_sessions(call: ToolCall) -> str:
     named = inputs.optional_text("session")
     if named is not None:
         target = targets.find(call, named)
-        return _json({"sessions": [row(target.summary)] if target else []})
+        return json_text({"sessions": [row(target.summary)] if target else []})
     tests, limit = filters.tests(inputs), inputs.count("limit", default=DEFAULT_LIMIT, most=MAX_LIMIT)
     kept = [one for one in call.host.sessions(call.principal) if all(test(one) for test in tests)]
-    return _json({"sessions": [row(one) for one in filters.newest_first(kept)[:limit]]})
+    return json_text({"sessions": [row(one) for one in filters.newest_first(kept)[:limit]]})
 
 
 async def get_current_session(call: ToolCall) -> str:
     """The calling session's own row."""
     session = _calling_session(call)
     target = targets.find(call, session.uri)
-    return _json(row(target.summary) if target else {"session": session.uri, "openLink": link(session.uri)})
+    return json_text(row(target.summary) if target else {"session": session.uri, "openLink": link(session.uri)})
 
 
 def _calling_session(call: ToolCall) -> SessionView:
@@ -42,97 +37,38 @@ def _calling_session(call: ToolCall) -> SessionView:
     return call.session
 
 
-Relationship = Literal["currentSession", "independent"]
+async def delete_session(call: ToolCall) -> str:
+    """Delete another session, and the worktrees made for it that hold nothing unsaved.
 
-
-def relationship(call: ToolCall) -> Relationship | None:
-    """What `create_session` is to make: a chat here, or a session of its own; `None` for neither word.
-
-    Left out it is a chat here, and at a door, where there is no here, a session.
+    After "Grants" of the product's "Tools": only its owner may, or somebody who holds `session:*`.
     """
-    given = call.arguments.get("relationship", "independent" if call.session is None else "currentSession")
-    return given if given in ("currentSession", "independent") else None
-
-
-async def create_session(call: ToolCall) -> str:
-    """Start new work: a chat in the calling session, or a session of its own. Its first turn is left running."""
     inputs = Inputs(call)
-    match relationship(call):
-        case "independent":
-            return await _create_independent(call, inputs)
-        case "currentSession":
-            return await _create_here(call, inputs)
-    raise inputs.refusal('relationship must be "currentSession" or "independent".')
+    target = targets.required(call, inputs)
+    if call.session is not None and target.session == call.session.uri:
+        raise inputs.refusal("refusing to delete the current session.")
+    actor = _actor(call)
+    view = call.host.session(target.session)
+    if view is not None and not _may_delete(actor, view.owner):
+        raise PermissionDenied("Only the session's owner can delete it.")
+    trees = placement.made_for(call, target.session)
+    await call.host.delete_session(actor, target.session)
+    await worktrees.remove_unused(trees, _directories(call))
+    return f"Deleted session {target.session}. Reply with one short sentence confirming the session was deleted."
 
 
-async def _create_here(call: ToolCall, inputs: Inputs) -> str:
-    if call.session is None:
-        raise inputs.refusal('relationship "currentSession" requires an invoking session.')
-    for name in ("workspace", "agent", "config"):
-        if name in inputs:
-            raise inputs.refusal(f'{name} is only valid when relationship is "independent".')
-    prompt, title = inputs.text("prompt"), inputs.title()
-    agents = call.host.agents(call.principal)
-    model = choices.model_of(inputs, agents, call.session.provider) or _callers_model(call)
-    chat = await call.host.create_chat(call.principal, call.session.uri, title=title, model=model)
-    await call.host.send(call.principal, chat, prompt, sender=sender(call), model=model)
-    return f"Chat created in the current session ({link(call.session.uri, chat_id(chat))})."
+def _actor(call: ToolCall) -> Principal:
+    """The person of the turn; with no turn running, the calling session's owner. Never the model."""
+    if call.session is None or call.turn is not None or call.session.owner is None:
+        return call.principal
+    return call.host.principal(call.session.owner)
 
 
-async def _create_independent(call: ToolCall, inputs: Inputs) -> str:
-    prompt, title = inputs.text("prompt"), inputs.title()
-    here = call.session
-    directories = _working_directories(call, inputs)
-    agents = call.host.agents(call.principal)
-    runner = choices.choose(inputs, agents, here.provider if here else None)
-    declared = choices.settings_of(agents, runner.provider)
-    config = choices.checked_config(inputs, declared, runner.provider)
-    model = runner.model
-    if here is not None and here.provider == runner.provider:
-        # The same agent goes on as it was set here; another one's settings would mean nothing to it.
-        config = {key: value for key, value in here.settings.items() if key in declared} | config
-        model = model or _callers_model(call)
-    made = await call.host.create_session(
-        call.principal,
-        provider=runner.provider,
-        working_directories=directories,
-        config=config,
-        title=title,
-        parent=here.uri if here else None,
-        owner=here.owner if here else None,
-    )
-    await call.host.send(call.principal, made.default_chat, prompt, sender=sender(call), model=model)
-    return f"New session created ({link(made.uri)})."
+def _may_delete(actor: Principal, owner: str | None) -> bool:
+    holds_all = actor.is_root or not actor.grants.isdisjoint({"session:*", "*:*"})
+    return holds_all or owner is None or owner == actor.id
 
 
-def _working_directories(call: ToolCall, inputs: Inputs) -> Sequence[str]:
-    """The workspace named, else the calling session's directories, else none: the host's own default."""
-    named = inputs.optional_text("workspace")
-    if named is None:
-        return call.session.working_directories if call.session else ()
-    found = places.find(named, call.host.sessions(call.principal))
-    if len(found) > 1:
-        raise inputs.refusal(
-            f'workspace "{named}" is ambiguous; use one of these project URIs: {", ".join(found)}.'
-        )
-    if not found:
-        raise inputs.refusal(
-            "workspace must match a unique known project name, project URI, working directory, "
-            "absolute path, or valid URI string."
-        )
-    return found
-
-
-def _callers_model(call: ToolCall) -> str | None:
-    """The model the calling turn was asked for, where the person behind the call may see that."""
-    try:
-        state = call.host.chat_state(call.principal, call.chat) if call.chat else None
-    except PermissionDenied:
-        return None
-    turn = (state or {}).get("activeTurn") or {}
-    model = (turn.get("message") or {}).get("model") or {}
-    return model.get("id")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _directories(call: ToolCall) -> list[str]:
+    """Every directory some session works in."""
+    rows = call.host.sessions(call.principal)
+    return [directory for one in rows for directory in one.get("workingDirectories") or ()]

@@ -1,10 +1,14 @@
-"""Which sessions are offered the session tools. Implements the section of that name of the product's "Tools".
+"""The keys of this plugin, and which sessions are offered the session tools.
 
-`sessionTools` is the switch, `sessionToolsProviders` narrows it. Both speak of sessions: a person at a door
-has no provider, so neither says anything about a door.
+Implements "Which sessions are offered the session tools" of the product's "Tools": `sessionTools` is the switch,
+`sessionToolsProviders` narrows it. Both speak of sessions: a person at a door has no provider, so neither says
+anything about a door.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from ahpd import ConfigKey, Offer
 
@@ -28,7 +32,32 @@ SESSION_TOOLS_PROVIDERS = ConfigKey(
     flag=True,
     in_root=True,
 )
-KEYS = (SESSION_TOOLS, SESSION_TOOLS_PROVIDERS)
+CHAT_MOVES = ConfigKey(
+    "chatMoves",
+    {"type": "object", "properties": {"enabled": {"type": "boolean"}}, "additionalProperties": False},
+    {"enabled": False},
+    description="With enabled, chats may be moved between sessions, reordered and promoted.",
+    applies="live",
+    daemon=True,
+)
+WORKTREES_ROOT = ConfigKey(
+    "worktreesRoot",
+    {"type": "string", "minLength": 1, "format": "path"},
+    description="Folder for the git worktrees of sessions; without it, <repository>.worktrees beside each one.",
+    applies="live",
+    daemon=True,
+    flag=True,
+)
+KEYS = (SESSION_TOOLS, SESSION_TOOLS_PROVIDERS, CHAT_MOVES, WORKTREES_ROOT)
+
+
+def may_move_chats(settings: Mapping[str, Any]) -> bool:
+    return bool((settings.get(CHAT_MOVES.name) or {}).get("enabled", False))
+
+
+def worktrees_root(settings: Mapping[str, Any]) -> str | None:
+    root = settings.get(WORKTREES_ROOT.name)
+    return str(root) if root else None
 
 
 def offered(offer: Offer) -> bool:

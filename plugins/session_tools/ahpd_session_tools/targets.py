@@ -49,10 +49,9 @@ def find(call: ToolCall, named: str) -> Target | None:
     return None
 
 
-def required(call: ToolCall, inputs: Inputs) -> Target:
-    """The session the input `session` names, or the refusal of every tool that needs one."""
-    given = inputs.text("session")
-    target = find(call, given)
+def required(call: ToolCall, inputs: Inputs, name: str = "session") -> Target:
+    """The session the input `name` names, or the refusal of every tool that needs one."""
+    target = find(call, inputs.text(name))
     if target is None:
-        raise inputs.refusal("session must match the URI of a known session (see list_sessions).")
+        raise inputs.refusal(f"{name} must match the URI of a known session (see list_sessions).")
     return target

@@ -1,13 +1,21 @@
-"""The list of session tools, in the order they are offered. What each does is in the module of its `run`."""
+"""The list of session tools. What each does is in the module of its `run`.
+
+A list is offered in the order of declaration, so this one order holds both of the product's: taken without those
+that need a session it is the door's, without those of a door the sessions'.
+"""
 
 from __future__ import annotations
 
 from ahpd import Tool
 
 from ahpd_session_tools import wording
+from ahpd_session_tools.agents import list_agents, list_models
+from ahpd_session_tools.chats import archive_chat, move_session, rename_chat
 from ahpd_session_tools.messages import get_session_context, send_message
-from ahpd_session_tools.sessions import create_session, get_current_session, list_sessions
+from ahpd_session_tools.sessions import delete_session, get_current_session, list_sessions
 from ahpd_session_tools.settings import offered
+from ahpd_session_tools.starting import create_chat, create_session
+from ahpd_session_tools.workspace import set_workspace
 
 READ, WRITE = ("session:read",), ("session:write",)
 
@@ -16,9 +24,9 @@ def _reads(title: str) -> dict[str, str | bool]:
     return {"title": title, "readOnlyHint": True, "openWorldHint": False}
 
 
-def _changes(title: str) -> dict[str, str | bool]:
+def _changes(title: str, destructive: bool = True) -> dict[str, str | bool]:
     """Marked destructive, so that a permission mode that asks does ask."""
-    return {"title": title, "readOnlyHint": False, "destructiveHint": True}
+    return {"title": title, "readOnlyHint": False, "destructiveHint": destructive}
 
 
 TOOLS = (
@@ -45,6 +53,42 @@ TOOLS = (
         checks_input=True,
     ),
     Tool(
+        "set_workspace",
+        set_workspace,
+        wording.SET_WORKSPACE,
+        wording.SET_WORKSPACE_INPUT,
+        ("workspaceFolder", "isolation"),
+        title="Set Workspace",
+        grants=WRITE,
+        annotations=_changes("Set Workspace"),
+        offered=offered,
+        checks_input=True,
+    ),
+    Tool(
+        "list_agents",
+        list_agents,
+        wording.LIST_AGENTS,
+        title="List Agents",
+        grants=READ,
+        scope="host",
+        annotations=_reads("List Agents"),
+        offered=offered,
+        checks_input=True,
+    ),
+    Tool(
+        "list_models",
+        list_models,
+        wording.LIST_MODELS,
+        wording.LIST_MODELS_INPUT,
+        title="List Models",
+        grants=READ,
+        scope="host",
+        annotations=_reads("List Models"),
+        at_door=wording.list_models_at_door,
+        offered=offered,
+        checks_input=True,
+    ),
+    Tool(
         "create_session",
         create_session,
         wording.CREATE_SESSION,
@@ -55,7 +99,49 @@ TOOLS = (
         scope="both",
         annotations=_changes("Create Session"),
         for_session=wording.create_session_here,
-        at_door=wording.CREATE_SESSION_DOOR,
+        at_door=wording.create_session_at_door,
+        offered=offered,
+        checks_input=True,
+    ),
+    Tool(
+        "create_chat",
+        create_chat,
+        wording.CREATE_CHAT,
+        wording.CREATE_CHAT_INPUT,
+        ("prompt",),
+        title="Create Chat",
+        grants=WRITE,
+        scope="both",
+        annotations=_changes("Create Chat"),
+        at_door=wording.CREATE_CHAT_DOOR,
+        offered=offered,
+        checks_input=True,
+    ),
+    Tool(
+        "rename_chat",
+        rename_chat,
+        wording.RENAME_CHAT,
+        wording.RENAME_CHAT_INPUT,
+        ("title",),
+        title="Rename Chat",
+        grants=WRITE,
+        scope="both",
+        annotations=_changes("Rename Chat", destructive=False),
+        for_session=wording.rename_chat_here,
+        at_door=wording.RENAME_CHAT_DOOR,
+        offered=offered,
+        checks_input=True,
+    ),
+    Tool(
+        "archive_chat",
+        archive_chat,
+        wording.ARCHIVE_CHAT,
+        wording.ARCHIVE_CHAT_INPUT,
+        ("session",),
+        title="Archive Chat",
+        grants=WRITE,
+        scope="host",
+        annotations=_changes("Archive Chat", destructive=False),
         offered=offered,
         checks_input=True,
     ),
@@ -83,6 +169,32 @@ TOOLS = (
         grants=READ,
         scope="both",
         annotations=_reads("Get Session Context"),
+        offered=offered,
+        checks_input=True,
+    ),
+    Tool(
+        "delete_session",
+        delete_session,
+        wording.DELETE_SESSION,
+        wording.DELETE_SESSION_INPUT,
+        ("session",),
+        title="Delete Session",
+        grants=WRITE,
+        scope="both",
+        annotations=_changes("Delete Session"),
+        offered=offered,
+        checks_input=True,
+    ),
+    Tool(
+        "move_session",
+        move_session,
+        wording.MOVE_SESSION,
+        wording.MOVE_SESSION_INPUT,
+        ("session",),
+        title="Move Session",
+        grants=WRITE,
+        scope="host",
+        annotations=_changes("Move Session", destructive=False),
         offered=offered,
         checks_input=True,
     ),

@@ -11,7 +11,7 @@ from ahpd.client import AhpClient, RequestFailed
 from ahpd.session.names import ROOT
 from ahpd.testing import open_host
 
-from ...conftest import Json, Stage, applied, message, waits
+from ...conftest import IN_MEMORY, Json, Stage, applied, message, waits
 
 
 def notices(client: AhpClient, method: str) -> list[Json]:
@@ -148,7 +148,7 @@ async def test_watchers_of_root_hear_of_the_beginning_and_the_end_and_others_do_
 async def test_changes_of_a_moment_are_told_together_as_differences(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         stage = Stage(opened)
         alice = await stage.client()
         session, chat = await stage.session(alice, "echo")
@@ -178,7 +178,7 @@ async def test_an_activity_that_ended_is_told_as_null(autojump_clock: trio.testi
         await trio.sleep(10)
         turn.activity(None)
 
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         stage = Stage(opened)
         stage.cast(busy)
         alice = await stage.client()
@@ -194,7 +194,7 @@ async def test_an_activity_that_ended_is_told_as_null(autojump_clock: trio.testi
 
 
 async def test_status_is_told_while_a_turn_streams_on(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         stage = Stage(opened)
         stage.cast(waits)
         alice = await stage.client()

@@ -82,10 +82,13 @@ async def test_what_is_no_setting_or_does_not_fit_is_refused_and_kept_nowhere(st
     await stage.agrees(alice, ROOT)
 
 
-async def test_settings_are_not_replaced_as_a_whole(stage: Stage) -> None:
+async def test_replacing_takes_nothing_away_that_a_file_holds(stage: Stage) -> None:
     alice = await stage.client()
-    assert await outcome(alice, ROOT, {**config(advancedTools=True), "replace": True})
-    assert stage.open.host.config.settings["advancedTools"] is False
+    await applied(alice, ROOT, config(sessionTools=False))
+    await applied(alice, ROOT, {**config(advancedTools=True), "replace": True})
+    settings = stage.open.host.config.settings
+    assert (settings["sessionTools"], settings["advancedTools"]) == (False, True)
+    await stage.agrees(alice, ROOT)
 
 
 async def test_a_change_by_hand_is_told_when_it_is_read(stage: Stage) -> None:

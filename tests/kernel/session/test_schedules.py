@@ -12,7 +12,7 @@ from ahpd.testing import open_host
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ...conftest import Json, Stage, message, same, started
+from ...conftest import IN_MEMORY, Json, Stage, message, same, started
 
 PEOPLE = ("ana", "bob", "cy")
 people = st.sampled_from(PEOPLE)
@@ -114,7 +114,7 @@ class Person:
 
 
 async def play(schedule: list[Any], alias: bool) -> None:
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         stage = Stage(opened)
         stage.cast(busy)
         maker = await stage.client()

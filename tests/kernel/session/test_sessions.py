@@ -11,7 +11,19 @@ from ahpd.client import AhpClient, RequestFailed, answer_text
 from ahpd.session.names import ROOT, chat_uri
 from ahpd.testing import open_host
 
-from ...conftest import Json, Stage, applied, message, outcome, says, started, turn_running, until, waits
+from ...conftest import (
+    IN_MEMORY,
+    Json,
+    Stage,
+    applied,
+    message,
+    outcome,
+    says,
+    started,
+    turn_running,
+    until,
+    waits,
+)
 
 READER = Principal("user:ana", "ana", frozenset({"session:read", "config:read"}))
 STRANGER = Principal("user:sam", "sam", frozenset())
@@ -311,7 +323,7 @@ async def test_a_stranger_is_shown_nothing_and_is_told_so_cleanly(stage: Stage) 
 
 
 async def test_disposing_ends_whatever_the_client_does_next() -> None:
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         stage = Stage(opened)
         agent = stage.cast(waits)
         alice = await stage.client()

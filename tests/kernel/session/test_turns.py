@@ -13,6 +13,7 @@ from ahpd.testing import open_host
 from ahpd.tools import Tool, ToolResult
 
 from ...conftest import (
+    IN_MEMORY,
     Json,
     Prompt,
     Stage,
@@ -192,7 +193,7 @@ async def test_an_agent_that_is_still_letting_go_is_not_asked_for_the_next_turn(
             with trio.CancelScope(shield=True):
                 await may_go.wait()
 
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         stage = Stage(opened)
         agent = stage.cast(lingers, says)
         alice = await stage.client()
@@ -231,7 +232,7 @@ async def test_an_agent_that_never_closes_holds_nothing_up(autojump_clock: trio.
     async def never() -> None:
         await trio.sleep_forever()
 
-    async with open_host() as opened:
+    async with open_host(IN_MEMORY) as opened:
         stage = Stage(opened)
         stage.cast(on_close=never)
         alice = await stage.client()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from ahpd import HostApi, Principal, Sender, Sent, SessionView, Tool, ToolCall, ToolResult
+from ahpd import HostApi, Lineage, NotFound, Principal, Sender, Sent, SessionView, Tool, ToolCall, ToolResult
 from ahpd_session_tools.tools import TOOLS
 
 ANA = Principal("user:ana", "ana", frozenset({"session:read", "session:write"}))
@@ -58,6 +58,9 @@ class FakeLineage:
     def charge(self, session: str, what: str) -> None:
         self.counts[what] += 1
 
+    def refund(self, session: str, what: str) -> None:
+        self.counts[what] -= 1
+
 
 @dataclass
 class FakeHost:
@@ -71,15 +74,24 @@ class FakeHost:
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     sent: Sent = field(default_factory=lambda: Sent("m1", 1, "sent"))
     raises: Exception | None = None
+    """What every verb that changes something raises."""
+    failing: dict[str, Exception] = field(default_factory=dict)
+    """What single verbs raise, by name."""
     refuses_state: Exception | None = None
+    metas: dict[str, dict[str, Any]] = field(default_factory=dict)
+    present: dict[str, Any] = field(default_factory=dict)
+    """The daemon's keys."""
+    people: dict[str, Principal] = field(default_factory=dict)
+    waiting: dict[tuple[str, str], Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    """What is to be done after a turn, by chat and key."""
 
     @property
-    def lineage(self) -> FakeLineage:
+    def lineage(self) -> Lineage:
         return self.trees
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        return {}
+        return self.present
 
     def agents(self, principal: Principal) -> Sequence[Mapping[str, Any]]:
         return self.known_agents
@@ -90,7 +102,7 @@ class FakeHost:
     def session(self, uri: str) -> SessionView | None:
         return self.views.get(uri)
 
-    def chat_state(self, principal: Principal, chat: str) -> Mapping[str, Any] | None:
+    async def chat_state(self, principal: Principal, chat: str) -> Mapping[str, Any] | None:
         if self.refuses_state is not None:
             raise self.refuses_state
         return self.chats.get(chat)
@@ -133,8 +145,12 @@ class FakeHost:
         steer: bool = False,
         sender: Sender | None = None,
         model: str | None = None,
+        kind: Literal["user", "agent", "systemNotification"] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        message_id: str | None = None,
     ) -> Sent:
-        self._note("send", chat=chat, text=text, steer=steer, sender=sender, model=model)
+        more = {} if kind is None else {"kind": kind, "meta": meta, "principal": principal.id}
+        self._note("send", chat=chat, text=text, steer=steer, sender=sender, model=model, **more)
         return self.sent
 
     async def replace_queued(
@@ -149,16 +165,64 @@ class FakeHost:
         self._note("cancel", chat=chat, message=message, expected=expected, by=by)
         return Sent(message, expected, "cancelled")
 
-    async def rename_chat(self, principal: Principal, chat: str, title: str) -> None: ...
+    async def dispose_chat(self, principal: Principal, chat: str) -> None:
+        self._note("dispose_chat", chat=chat)
 
-    async def archive(self, principal: Principal, target: str, archived: bool) -> None: ...
+    async def rename_chat(self, principal: Principal, chat: str, title: str) -> None:
+        self._note("rename", chat=chat, title=title)
 
-    async def delete_session(self, principal: Principal, session: str) -> None: ...
+    async def archive(self, principal: Principal, target: str, archived: bool) -> None:
+        self._note("archive", target=target, archived=archived)
+
+    async def delete_session(self, principal: Principal, session: str) -> None:
+        self._note("delete_session", session=session, principal=principal.id)
+        self.rows = [row for row in self.rows if row["resource"] != session]
+
+    def principal(self, reference: str | None) -> Principal:
+        return self.people.get(reference or "", Principal(None, "this turn", frozenset({"session:read"})))
+
+    def session_meta(self, session: str) -> Mapping[str, Any]:
+        if session not in self.views and session not in self.metas:
+            raise NotFound(f"No session at {session}")
+        return self.metas.get(session, {})
+
+    async def set_session_meta(self, session: str, key: str, value: Any | None) -> None:
+        self._note("set_session_meta", session=session)
+        self.metas.setdefault(session, {})[key] = value
+
+    async def kept(self, chat: str, key: str) -> Any | None: ...
+
+    async def keep(self, chat: str, key: str, value: Any | None) -> None: ...
+
+    async def all_kept(self, key: str) -> Mapping[str, Any]:
+        return {}
+
+    def after_turn(self, chat: str, key: str, act: Callable[[], Awaitable[None]]) -> None:
+        self.waiting[chat, key] = act
+
+    async def end_turn(self, chat: str) -> None:
+        """Do what waits for the chat's turn to end."""
+        for at in [at for at in self.waiting if at[0] == chat]:
+            await self.waiting.pop(at)()
+
+    async def set_workspace(self, principal: Principal, session: str, directory: str) -> None:
+        self._note("set_workspace", session=session, directory=directory, principal=principal.id)
+
+    async def move_chat(
+        self, principal: Principal, chat: str, *, into: str | None, after: str | None = None, first: bool = False
+    ) -> str:
+        self._note("move_chat", chat=chat, into=into, after=after, first=first)
+        return into or "echo:/moved"
 
     def _note(self, verb: str, **given: Any) -> None:
-        if self.raises is not None:
-            raise self.raises
+        refusal = self.failing.get(verb, self.raises)
+        if refusal is not None:
+            raise refusal
         self.asked.append((verb, given))
+
+    def did(self, verb: str) -> list[dict[str, Any]]:
+        """What came with each time the verb was asked for."""
+        return [given for name, given in self.asked if name == verb]
 
     def add(self, uri: str, **more: Any) -> dict[str, Any]:
         """A session that runs: its row and its view, with a default chat and one more for each of `extra`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ahpd import PermissionDenied, Sender, ToolError
+from ahpd import AhpdError, PermissionDenied, Sender, ToolError
 
 if TYPE_CHECKING:
     from tests.plugins.session_tools.conftest import Caller
@@ -162,6 +162,11 @@ UNKNOWN_WORKSPACE = (
         ({"workspace": "/p"}, 'workspace is only valid when relationship is "independent".'),
         ({"agent": "echo"}, 'agent is only valid when relationship is "independent".'),
         ({"config": {}}, 'config is only valid when relationship is "independent".'),
+        (
+            {"worktree": False},
+            'worktree is only valid when relationship is "independent"; chats in the current session share its '
+            "workspace.",
+        ),
         ({"prompt": " \n"}, "prompt must be a non-empty string."),
         ({"prompt": None}, "prompt must be a non-empty string."),
         ({"title": ""}, "title must be a non-empty string."),
@@ -188,6 +193,8 @@ async def test_refusals_of_a_chat_here(caller: Caller, given: dict[str, Any], ru
         ({"title": None}, "title must be a non-empty string."),
         ({"workspace": ""}, "workspace must be a non-empty string."),
         ({"workspace": "nowhere"}, UNKNOWN_WORKSPACE),
+        ({"worktree": "yes"}, "worktree must be a boolean."),
+        ({"worktree": None}, "worktree must be a boolean."),
         ({"workspace": "./x"}, UNKNOWN_WORKSPACE),
         ({"workspace": "C:\\x"}, UNKNOWN_WORKSPACE),
         (
@@ -234,5 +241,25 @@ async def test_a_title_of_200_characters_fits(caller: Caller) -> None:
 
 
 async def test_unknown_properties_are_ignored(caller: Caller) -> None:
-    await caller.text("create_session", **BASIC, worktree=True, colour="red")
+    await caller.text("create_session", **BASIC, wheel=True, colour="red")
     assert caller.host.asked[0][0] == "create_chat"
+
+
+async def test_a_chat_whose_first_message_fails_does_not_stay(caller: Caller) -> None:
+    caller.host.failing["send"] = AhpdError("This host is stopping")
+    with pytest.raises(AhpdError, match="stopping"):
+        await caller.text("create_session", **BASIC)
+    assert caller.host.asked[-1] == ("dispose_chat", {"chat": "ahp-chat://c 2/x"})
+
+
+async def test_a_session_whose_first_message_fails_does_not_stay(caller: Caller) -> None:
+    caller.host.failing["send"] = AhpdError("This host is stopping")
+    with pytest.raises(AhpdError, match="stopping"):
+        await caller.text("create_session", **ALONE)
+    assert caller.host.did("delete_session") == [{"session": "echo:/new", "principal": "user:ana"}]
+
+
+async def test_what_cannot_be_taken_back_does_not_hide_what_failed(caller: Caller) -> None:
+    caller.host.failing = {"send": AhpdError("first"), "delete_session": AhpdError("second")}
+    with pytest.raises(AhpdError, match="first"):
+        await caller.text("create_session", **ALONE)

@@ -35,6 +35,8 @@ def charge(caller: Caller, made: tuple[str, dict[str, Any]]) -> None:
         (ALONE, 50, SESSIONS),
         (HERE, 50, CHATS),
         (("create_session", {}), 50, CHATS),
+        (("create_chat", {}), 50, CHATS),
+        (("create_chat", {"session": "echo:/other"}), 50, CHATS),
         (SEND, 100, MESSAGES),
         (("send_message", {"operation": "send", "delivery": "steer"}), 100, MESSAGES),
     ],
@@ -47,7 +49,8 @@ def test_counts(caller: Caller, made: tuple[str, dict[str, Any]], most: int, say
 
 
 def test_each_is_counted_for_itself(caller: Caller) -> None:
-    for made in (ALONE, HERE, HERE, SEND, SEND, SEND):
+    made: tuple[str, dict[str, Any]]
+    for made in (ALONE, HERE, ("create_chat", {}), SEND, SEND, SEND):
         charge(caller, made)
     assert caller.host.trees.counts == {"sessions": 1, "chats": 2, "messages": 3}
 
@@ -83,7 +86,7 @@ def test_depth(caller: Caller, depth: int) -> None:
     assert refusal(caller, HERE) is None
 
 
-@pytest.mark.parametrize("made", [ALONE, ("create_session", {}), SEND])
+@pytest.mark.parametrize("made", [ALONE, ("create_session", {}), ("create_chat", {}), SEND])
 def test_a_door_is_in_no_tree(caller: Caller, made: tuple[str, dict[str, Any]]) -> None:
     caller.leave()
     caller.host.trees.counts.update({"sessions": 50, "chats": 50, "messages": 100})

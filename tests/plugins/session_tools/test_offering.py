@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
 import pytest
-from ahpd import Offer, Tool, Wording
+from ahpd import Offer, Principal, Tool, Wording
 from ahpd_session_tools import ahpd_config_keys, ahpd_tools
 
 if TYPE_CHECKING:
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 
 READ = {"readOnlyHint": True, "openWorldHint": False}
 CHANGE = {"readOnlyHint": False, "destructiveHint": True}
+SOFT_CHANGE = {"readOnlyHint": False, "destructiveHint": False}
 TEXT = {"type": "string"}
 FLAG = {"type": "boolean"}
 CONFIG = {"type": "object"}
@@ -26,6 +30,7 @@ SEND = {
     "messageId": TEXT,
     "expectedRevision": {"type": "integer", "minimum": 1},
 }
+RENAME = {"session": TEXT, "chat": TEXT, "title": TITLE}
 SCHEMAS: dict[str, tuple[dict[str, Any], list[str] | None]] = {
     "list_sessions": (
         {
@@ -54,11 +59,15 @@ SCHEMAS: dict[str, tuple[dict[str, Any], list[str] | None]] = {
         None,
     ),
     "get_current_session": ({}, None),
+    "set_workspace": ({"workspaceFolder": TEXT, "isolation": FLAG}, ["workspaceFolder", "isolation"]),
+    "list_agents": ({}, None),
+    "list_models": ({"agent": TEXT}, None),
     "create_session": (
         {
             "relationship": {"type": "string", "enum": ["currentSession", "independent"]},
             "prompt": TEXT,
             "workspace": TEXT,
+            "worktree": FLAG,
             "title": TITLE,
             "model": TEXT,
             "agent": TEXT,
@@ -66,6 +75,9 @@ SCHEMAS: dict[str, tuple[dict[str, Any], list[str] | None]] = {
         },
         ["relationship", "prompt", "title"],
     ),
+    "create_chat": ({"session": TEXT, "prompt": TEXT, "title": TITLE, "model": TEXT}, ["prompt"]),
+    "rename_chat": ({**RENAME, "automatic": FLAG}, ["title"]),
+    "archive_chat": ({"session": TEXT, "archived": {"type": "boolean", "default": True}}, ["session"]),
     "send_message": (SEND, ["session", "message"]),
     "get_session_context": (
         {
@@ -75,7 +87,41 @@ SCHEMAS: dict[str, tuple[dict[str, Any], list[str] | None]] = {
         },
         ["session"],
     ),
+    "delete_session": ({"session": TEXT}, ["session"]),
+    "move_session": (
+        {
+            "session": TEXT,
+            "into": TEXT,
+            "after": TEXT,
+            "relationship": {"type": "string", "enum": ["independent"]},
+        },
+        ["session"],
+    ),
 }
+IN_SESSIONS = [
+    "list_sessions",
+    "get_current_session",
+    "set_workspace",
+    "create_session",
+    "create_chat",
+    "rename_chat",
+    "send_message",
+    "get_session_context",
+    "delete_session",
+]
+AT_DOORS = [
+    "list_sessions",
+    "list_agents",
+    "list_models",
+    "create_session",
+    "create_chat",
+    "rename_chat",
+    "archive_chat",
+    "send_message",
+    "get_session_context",
+    "delete_session",
+    "move_session",
+]
 
 
 def bare(schema: dict[str, Any]) -> tuple[dict[str, Any], list[str] | None]:
@@ -91,8 +137,20 @@ def tools() -> dict[str, Tool]:
     return {tool.name: tool for tool in ahpd_tools()}
 
 
-def test_the_order_is_the_products() -> None:
-    assert list(tools()) == list(SCHEMAS)
+def at_door(name: str, agents: Sequence[Mapping[str, Any]] = ()) -> Wording | None:
+    """The words of a tool for somebody at a door."""
+    words = tools()[name].at_door
+    if callable(words):
+        found = words(Offer(Principal("user:ana", "ana"), agents=agents))
+        assert found != "withheld"
+        return found
+    return words
+
+
+def test_one_declaration_has_both_orders() -> None:
+    scopes = {name: tool.scope for name, tool in tools().items()}
+    assert [name for name, scope in scopes.items() if scope in ("session", "both")] == IN_SESSIONS
+    assert [name for name, scope in scopes.items() if scope in ("host", "both")] == AT_DOORS
 
 
 @pytest.mark.parametrize("name", list(SCHEMAS))
@@ -102,15 +160,48 @@ def test_schemas(name: str) -> None:
     jsonschema_rs.meta.validate(schema)
 
 
-def test_schemas_at_a_door() -> None:
-    create = tools()["create_session"]
-    properties, required = bare(create.input_schema(create.at_door))
-    assert properties == {
-        key: value for key, value in SCHEMAS["create_session"][0].items() if key != "relationship"
-    }
-    assert required == ["prompt", "title"]
-    send = tools()["send_message"]
-    assert bare(send.input_schema(send.at_door)) == (SEND, ["session"])
+DOOR_REQUIRED = {
+    "create_session": ["prompt", "title"],
+    "create_chat": ["session", "prompt"],
+    "rename_chat": ["title"],
+    "send_message": ["session"],
+}
+
+
+@pytest.mark.parametrize("name", AT_DOORS)
+def test_schemas_at_a_door(name: str) -> None:
+    properties, required = bare(tools()[name].input_schema(at_door(name)))
+    in_session, required_there = SCHEMAS[name]
+    gone = {"relationship"} if name == "create_session" else {"automatic"}
+    assert properties == {key: value for key, value in in_session.items() if key not in gone}
+    assert required == DOOR_REQUIRED.get(name, required_there)
+
+
+REFERENCE = Path(__file__).parents[4] / "shared" / "spec" / "tool-schemas.json"
+OURS = {
+    "list_sessions": {"agent", "title", "path", "modifiedAfter", "modifiedBefore", "limit"},
+    "create_session": {"agent", "config"},
+    "send_message": {"operation", "delivery", "messageId", "expectedRevision"},
+}
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the schemas are not beside this checkout")
+@pytest.mark.parametrize("name", list(SCHEMAS))
+def test_the_schemas_agree_with_the_written_ones(name: str) -> None:
+    written = json.loads(REFERENCE.read_text())[name]
+    ours = tools()[name].input_schema()
+    for key, schema in written["inputSchema"]["properties"].items():
+        assert constraints(ours["properties"][key]) == constraints(schema), key
+    assert set(ours["properties"]) - OURS.get(name, set()) == set(written["inputSchema"]["properties"])
+    assert ours.get("required") == written["inputSchema"].get("required")
+    if name in AT_DOORS and name not in ("list_sessions", "get_session_context", "send_message"):
+        door = tools()[name].input_schema(at_door(name))
+        assert set(door["properties"]) == set(written["doorInputSchema"]["properties"])
+        assert door.get("required") == written["doorInputSchema"].get("required")
+
+
+def constraints(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key not in ("description", "items")}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +209,15 @@ def test_schemas_at_a_door() -> None:
     [
         ("list_sessions", "List Sessions", READ, (), "both"),
         ("get_current_session", "Get Current Session", READ, ("session:read",), "session"),
+        ("set_workspace", "Set Workspace", CHANGE, ("session:write",), "session"),
+        ("list_agents", "List Agents", READ, ("session:read",), "host"),
+        ("list_models", "List Models", READ, ("session:read",), "host"),
         ("create_session", "Create Session", CHANGE, ("session:write",), "both"),
+        ("create_chat", "Create Chat", CHANGE, ("session:write",), "both"),
+        ("rename_chat", "Rename Chat", SOFT_CHANGE, ("session:write",), "both"),
+        ("archive_chat", "Archive Chat", SOFT_CHANGE, ("session:write",), "host"),
+        ("delete_session", "Delete Session", CHANGE, ("session:write",), "both"),
+        ("move_session", "Move Session", SOFT_CHANGE, ("session:write",), "host"),
         ("send_message", "Send Message", CHANGE, ("session:write",), "both"),
         ("get_session_context", "Get Session Context", READ, ("session:read",), "both"),
     ],
@@ -137,6 +236,10 @@ def test_flags(name: str, title: str, hints: dict[str, bool], grants: tuple[str,
     ("name", "told"),
     [
         ("list_sessions", ["openLink", "rchived", "newest", *SCHEMAS["list_sessions"][0].keys() - {"limit"}]),
+        ("set_workspace", ["scratch", "one question", "immediately", "last call", "end it at once"]),
+        ("create_chat", ["prompt", "get_session_context", "limited"]),
+        ("rename_chat", ["automatic", "asks", "reminds"]),
+        ("delete_session", ["undone", "owner", "you are in"]),
         ("create_session", ["currentSession", "independent", "prompt", "get_session_context", "limited"]),
         ("send_message", ["at once", "queue", "steer", "replace", "cancel", "expectedRevision", "messageId"]),
         ("get_session_context", ["summary", "digest", "full", "truncated", "hasMoreHistory", "empty"]),
@@ -175,17 +278,43 @@ def test_who_is_offered_them(
     caller: Caller, settings: dict[str, Any], provider: str | None, offered: bool
 ) -> None:
     in_session = Offer(caller.principal, caller.session, provider, settings=settings)
-    at_door = Offer(caller.principal, settings=settings)
+    from_a_door = Offer(caller.principal, settings=settings)
     for tool in ahpd_tools():
         assert tool.offered is not None
         assert tool.offered(in_session) is offered
-        assert tool.offered(at_door)
+        assert tool.offered(from_a_door)
+
+
+def test_the_agents_one_may_start_are_named_at_a_door(caller: Caller) -> None:
+    for name in ("create_session", "list_models"):
+        words = at_door(name, caller.host.known_agents)
+        assert tools()[name].input_schema(words)["properties"]["agent"]["enum"] == ["echo", "robin"]
+        assert "enum" not in tools()[name].input_schema(at_door(name))["properties"]["agent"]
+
+
+def test_who_titles_chats_shapes_renaming(caller: Caller) -> None:
+    """Product page "Tools", "The wording a session is given"."""
+    rename = tools()["rename_chat"]
+    assert rename.for_session is not None
+    assert rename.for_session(Offer(caller.principal, caller.session, strategy="activeAgent")) is None
+    assert rename.for_session(Offer(caller.principal, caller.session, strategy="utility")) == "withheld"
+    words = rename.for_session(Offer(caller.principal, caller.session, strategy="deferred"))
+    assert isinstance(words, Wording)
+    assert bare(rename.input_schema(words)) == (RENAME, ["title"])
+    assert "automatic" not in str(words.description)
 
 
 def test_the_keys() -> None:
-    switch, providers = ahpd_config_keys()
-    assert (switch.name, switch.schema, switch.default) == ("sessionTools", {"type": "boolean"}, True)
-    assert (providers.name, providers.default) == ("sessionToolsProviders", [])
+    keys = {key.name: key for key in ahpd_config_keys()}
+    switch, providers = keys["sessionTools"], keys["sessionToolsProviders"]
+    assert (switch.schema, switch.default) == ({"type": "boolean"}, True)
+    assert providers.default == []
     for key in (switch, providers):
-        assert (key.daemon, key.applies, key.flag, key.in_root) == (True, "live", True, True)
+        assert (key.applies, key.flag, key.in_root) == ("live", True, True)
+    assert keys["chatMoves"].default == {"enabled": False}
+    assert not jsonschema_rs.is_valid(dict(keys["chatMoves"].schema), {"enable": True})
+    assert keys["worktreesRoot"].schema["format"] == "path"
+    assert len(keys) == 4
+    for key in keys.values():
+        assert key.daemon
         assert key.description
