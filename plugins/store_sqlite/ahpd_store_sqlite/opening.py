@@ -21,7 +21,7 @@ from ahpd import Opened, StartError
 
 from ahpd_store_sqlite.migrations import APPLICATION, Migration, migrate, version_of
 from ahpd_store_sqlite.reading import catalogue
-from ahpd_store_sqlite.salvage import salvage
+from ahpd_store_sqlite.salvage import mended_copy, salvage
 from ahpd_store_sqlite.writer import Failpoint
 
 CHECKED = 256 * 1024 * 1024
@@ -136,11 +136,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         _sync(path.parent)
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
+        connection.execute("PRAGMA page_size = 4096")  # of new files; see salvage.HEADER
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StartError(f"{path} cannot be kept with a write-ahead log; is it on a network folder?")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {64 * 1024 * 1024}")
+        # Now, rather than at the first write: whether anybody else is writing, or nobody may.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
     except BaseException:
@@ -226,14 +228,16 @@ def _replace(path: Path, damage: str, migrations: Sequence[Migration], failpoint
 
     The new file is finished before the old one moves: a crash at any point leaves one of the two to begin with.
     """
-    unfinished, ready = Path(f"{path}.tmp"), Path(f"{path}.salvaged")
-    source, target = _read_only(path), _new_file(unfinished)
+    unfinished, ready, mended = Path(f"{path}.tmp"), Path(f"{path}.salvaged"), Path(f"{path}.mended")
+    mended_copy(path, mended)
+    source, target = _read_only(mended), _new_file(unfinished)
     try:
         migrate(target, migrations)
         kept, lost = salvage(source, target)
     finally:
         target.close()
         source.close()
+    _remove(mended)
     _finish(unfinished, ready)
     failpoint("salvaged")
     aside = _set_aside(path)
@@ -259,8 +263,8 @@ def _set_aside(path: Path) -> Path:
 def _tidy(path: Path) -> list[str]:
     """Take away what a crash during a backup or a replacement left, or finish it. What to tell the owner."""
     notes: list[str] = []
-    for suffix in ("", "-journal", *_BESIDE):
-        Path(f"{path}.tmp{suffix}").unlink(missing_ok=True)
+    _remove(Path(f"{path}.tmp"))
+    _remove(Path(f"{path}.mended"))
     ready = Path(f"{path}.salvaged")
     if path.exists():
         ready.unlink(missing_ok=True)
@@ -274,9 +278,16 @@ def _tidy(path: Path) -> list[str]:
     return notes
 
 
+def _remove(path: Path) -> None:
+    for suffix in ("", "-journal", *_BESIDE):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
 def _new_file(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    return sqlite3.connect(path, isolation_level=None)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA page_size = 4096")
+    return connection
 
 
 def _finish(unfinished: Path, path: Path) -> None:

@@ -6,10 +6,13 @@ row. A row whose JSON is broken is left out: what the new file holds can be read
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from ahpd_store_sqlite.rows import decode
@@ -22,8 +25,14 @@ _TABLES = {
     "action": ("channel", "seq", "body"),
 }
 _JSON = frozenset({"aliases", "summary", "record", "state", "body"})
-PROBES = 50_000
-"""Rows asked for one by one behind a page that cannot be read."""
+MISSES = 1_000
+"""Rows in a row that are asked for in vain before a table is given up: several times what a page holds."""
+HEADER = (
+    (0, b"SQLite format 3\0" + bytes([0x10, 0, 2, 2, 0, 64, 32, 32])),  # pages of 4096 bytes, with a log
+    (44, bytes([0, 0, 0, 4, 0, 0, 0, 0])),
+    (56, bytes([0, 0, 0, 1])),  # UTF-8
+)
+"""What every file of ours says about itself, as (place, bytes). It is on the page nothing can be read without."""
 
 
 @dataclass(slots=True)
@@ -32,7 +41,6 @@ class _Copy:
     table: str
     columns: Sequence[str]
     broken: bool = False
-    good: list[Row] = field(default_factory=list)
 
     def rows(self) -> list[Row]:
         """Every row that can be read; `broken` says whether there may be others."""
@@ -58,10 +66,13 @@ class _Copy:
         return rows
 
     def _between(self, up: list[Row], down: list[Row]) -> Iterator[Row]:
-        first = up[-1][0] + 1 if up else 1
-        last = min(down[-1][0] if down else first + PROBES, first + PROBES)
-        for number in range(first, last):
-            yield from self._until_broken(f"WHERE n = {number}")
+        number = up[-1][0] + 1 if up else 1
+        last, misses = down[-1][0] if down else sys.maxsize, 0
+        while number < last and misses < MISSES:
+            found = self._until_broken(f"WHERE n = {number}")
+            misses = 0 if found else misses + 1
+            number += 1
+            yield from found
 
     def _good(self, rows: list[Row]) -> list[Row]:
         good = [row for row in rows if self._is_json(row)]
@@ -76,6 +87,17 @@ class _Copy:
         except (ValueError, TypeError):
             return False
         return True
+
+
+def mended_copy(path: Path, copy: Path) -> None:
+    """A copy of a damaged file, and of its log, whose header is as it was once written."""
+    shutil.copyfile(path, copy)
+    if (log := Path(f"{path}-wal")).exists():
+        shutil.copyfile(log, f"{copy}-wal")
+    with copy.open("r+b") as file:
+        for place, content in HEADER:
+            file.seek(place)
+            file.write(content)
 
 
 def salvage(source: sqlite3.Connection, target: sqlite3.Connection) -> tuple[int, bool]:
