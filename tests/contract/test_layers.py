@@ -11,7 +11,7 @@ KERNEL = ROOT / "kernel" / "ahpd"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("protocol",),
     ("errors", "log"),
-    ("places", "access", "schemas"),
+    ("places", "access", "schemas", "masks"),
     ("views",),
     ("tools",),
     ("ports",),
@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tooling",),
     ("session",),
     ("wire",),
+    ("rootconfig",),
     ("host", "client"),
     ("testing", "serving"),
     ("demo",),

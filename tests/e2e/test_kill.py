@@ -154,6 +154,7 @@ async def rounds(start: Start, count: int, seed: int) -> None:
         await under_load(await start(), told, chance)
     daemon = await start()
     await check(daemon, told)
+    assert await daemon.stop() == 0
 
 
 async def test_a_killed_daemon_keeps_what_it_told(start: Start) -> None:

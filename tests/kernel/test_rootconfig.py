@@ -14,9 +14,14 @@ from typing import Any
 
 import pytest
 import trio
-from ahpd import configfile, places, rootconfig
+from ahpd import rootconfig
 from ahpd.client import AhpClient
+from ahpd.config import Config, Overrides
+from ahpd.places import Places
+from ahpd.plugins import Loader
+from ahpd.registry import build
 from ahpd.session.names import ROOT
+from ahpd.state import State
 from ahpd.testing import OpenHost, open_host
 
 from ..conftest import Json, applied, outcome, until
@@ -40,6 +45,7 @@ def ahpd_config_keys():
         ConfigKey("size", {"type": "integer", "minimum": 1}, 3),
         ConfigKey("vaultServers", ACCOUNTS, daemon=True, in_root=True, applies="session"),
         ConfigKey("worktreesRoot", {"type": "string"}, daemon=True, in_root=True),
+        ConfigKey("lists", {"type": "array"}, daemon=True, in_root=True, applies="live"),
         ConfigKey("editor.tabs", {"type": "integer"}, 8, pushed=True),
         ConfigKey("editor.words", {"type": "array", "items": {"type": "string"}}, pushed=True),
         ConfigKey("editor.rules", {"type": "object"}, {}, pushed=True),
@@ -104,6 +110,12 @@ def tool_changes(client: AhpClient) -> list[str]:
     return [e["channel"] for e in client.actions if e["action"]["type"] == "session/serverToolsChanged"]
 
 
+async def ready_session(client: AhpClient) -> str:
+    session = await client.create_session("echo")
+    await client.until(lambda: client.states[session]["lifecycle"] != "creating")
+    return session
+
+
 async def root_of(host: OpenHost) -> Json:
     """The root state as a newcomer is shown it."""
     state: Json = (await host.client()).states[ROOT]
@@ -142,6 +154,22 @@ async def test_a_key_shows_the_file_and_says_when_a_flag_wins() -> None:
         assert "which wins" not in shown["schema"]["properties"]["advancedTools"]["description"]
 
 
+def test_a_flag_changes_what_runs_and_not_what_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("port = 9300\nadvancedTools = true\n")
+    typed = Overrides(settings={"port": "0"}, plugin_options=("rootlamp.size=7",), plugins=("rootlamp",))
+    loader = Loader(Config.load(Places.from_environment({"AHPD_HOME": str(tmp_path)}), typed)).load_all()
+    registry = build(loader, loader.config)
+    shown = rootconfig.RootConfig(State({}), ROOT, registry.config).view(registry)
+    assert registry.config.settings["port"] == 0
+    assert (shown["values"]["port"], shown["values"]["advancedTools"]) == (9300, True)
+    assert shown["values"]["plugins.rootlamp"]["options"]["size"] == 3
+    described = {name: each.get("description", "") for name, each in shown["schema"]["properties"].items()}
+    assert described["port"].endswith("This run was started with --port, which wins.")
+    assert "which wins" not in described["advancedTools"]
+    options = shown["schema"]["properties"]["plugins.rootlamp"]["properties"]["options"]["properties"]
+    assert "--plugin-option, which wins" in options["size"]["description"]
+
+
 # What is refused
 
 
@@ -168,7 +196,7 @@ async def test_a_key_shows_the_file_and_says_when_a_flag_wins() -> None:
         ({"plugins.rootlamp": {"options": []}}, "plugins.rootlamp.options must be a table"),
         ({"plugins.rootwhistle": {"options": {"loud": True}}}, "rootwhistle is not loaded"),
         ({rootconfig.RESTART: False}, "is the host's to say"),
-        ({"paths": ["a\ud800"]}, "paths cannot be written"),
+        ({"lists": [None]}, "lists cannot be written to"),
     ],
 )
 async def test_a_push_is_refused_whole(host: OpenHost, values: Json, named: str) -> None:
@@ -197,7 +225,7 @@ async def test_a_file_that_cannot_be_written_refuses_the_push(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(places.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     file = file_of(host).read_text()
     reason = await outcome(alice, ROOT, push({"advancedTools": True, "editor.tabs": 2}))
     assert reason is not None
@@ -240,7 +268,7 @@ async def test_a_second_file_that_wins_refuses_the_push(tmp_path: Path, monkeypa
         alice = await host.client()
         reason = await outcome(alice, ROOT, config(advancedTools=True))
         assert reason is not None
-        assert "second.toml, which wins" in reason
+        assert "second.toml says otherwise" in reason
         assert "advancedTools" not in file_of(host).read_text()
         await applied(alice, ROOT, config(advancedTools=False))
 
@@ -300,7 +328,7 @@ async def test_it_is_on_disk_before_anybody_hears(host: OpenHost, monkeypatch: p
         order.append("told")
         return deliver(*args)
 
-    monkeypatch.setattr(configfile.os, "fsync", synced)
+    monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(host.host.state, "dispatch", told)
     await applied(alice, ROOT, config(advancedTools=True))
     assert order == ["disk", "disk", "told"], "the file, its folder, then everybody"
@@ -320,9 +348,7 @@ async def test_a_push_does_not_hold_the_host_up_for_long(host: OpenHost) -> None
 
 async def test_each_session_that_changed_is_told_once_and_no_other(host: OpenHost) -> None:
     alice, bob = await host.client(), await host.client()
-    first, second = await alice.create_session("echo"), await bob.create_session("echo")
-    for client, session in ((alice, first), (bob, second)):
-        await client.until(lambda client=client, session=session: client.states[session]["lifecycle"] != "creating")
+    first, second = await ready_session(alice), await ready_session(bob)
     await applied(alice, ROOT, push({"sessionTools": False}))
     await until(lambda: tool_changes(bob))
     await applied(bob, ROOT, push({"sessionTools": False, "editor.tabs": 1}))
@@ -380,8 +406,7 @@ async def test_a_sessions_key_reaches_the_sessions_opened_later(host: OpenHost) 
 
 async def test_plugins_are_switched_while_the_host_runs(host: OpenHost) -> None:
     alice, bob = await host.client(), await host.client()
-    session = await alice.create_session("echo")
-    await alice.until(lambda: alice.states[session]["lifecycle"] != "creating")
+    session = await ready_session(alice)
 
     def offered() -> set[str]:
         return {tool["name"] for tool in alice.states[session].get("serverTools", [])}

@@ -57,7 +57,7 @@ async def test_confirm_asks_first(stage: Stage) -> None:
     [(_, (name, arguments, asked))] = (await stage.run('/confirm roll {"sides": 6}')).parts
     assert (name, arguments) == ("roll", {"sides": 6})
     assert isinstance(asked, Confirmation)
-    assert asked.title == "Run roll?"
+    assert asked.title == "Allow this tool call?"
     assert '{"sides": 6}' in asked.message
 
 
