@@ -83,7 +83,7 @@ class Start:
     tools: Toolbox
     run_process: Callable[..., Awaitable[ChildProcess]]
     """`await run_process(argv, cwd=, env=, stdin=, stdout=)`: a child in its own process group that ends
-    with the session, and with the daemon."""
+    with the session, and with the daemon. `env` lies over the daemon's own environment."""
     resume: bool = False
     history: Sequence[Mapping[str, Any]] = ()
     mcp_servers: Mapping[str, Any] | None = None

@@ -165,7 +165,9 @@ class PutSession:
 class PutChat:
     """A chat's whole state, its completed turns apart; earlier actions of its channel are contained in it.
 
-    `turns` are appended to what is kept, unless `replace` says that they are all there are.
+    `turns` are appended to what is kept, unless `replace` says that they are all there are. One whose id is kept
+    already is replaced where it stands, and the one that `state` shows as running is kept no longer: it counts as
+    completed when it ends again.
     """
 
     session: str
@@ -178,14 +180,14 @@ class PutChat:
 
 @dataclass(frozen=True, slots=True)
 class PutSummary:
-    """A session's row alone."""
+    """A session's row alone; nothing for a session that is not kept."""
 
     row: SessionRow
 
 
 @dataclass(frozen=True, slots=True)
 class PutRecord:
-    """What is kept of a chat beside its state."""
+    """What is kept of a chat beside its state; nothing for a chat that is not kept."""
 
     chat: str
     record: Mapping[str, Any]
@@ -278,7 +280,7 @@ class SessionStore(Protocol):
         self, chat: str, before: str | None, limit: int
     ) -> tuple[Sequence[Mapping[str, Any]], str | None]:
         """The newest `limit` completed turns before the turn with that id (all for `None`), oldest first, and the
-        cursor for the ones before them. Raises `KeyError` for an id the chat does not have."""
+        cursor for the ones before them. Raises `KeyError` for a chat, or an id in it, that is not kept."""
         ...
 
     async def close(self) -> None: ...

@@ -93,12 +93,15 @@ class Children:
         stdout: int | None = subprocess.DEVNULL,
         stderr: int | None = subprocess.DEVNULL,
     ) -> Child:
-        """Start a program. Raises `AhpdError` with a sentence when it cannot be started."""
+        """Start a program; `env` lies over the host's own environment.
+
+        Raises `AhpdError` with a sentence when it cannot be started.
+        """
         try:
             popen = subprocess.Popen(  # noqa: ASYNC220 - see the module docstring
                 list(argv),
                 cwd=cwd,
-                env=None if env is None else dict(env),
+                env=None if env is None else {**os.environ, **env},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,

@@ -210,7 +210,7 @@ def _property(config: Config, key: ConfigKey, path: Path) -> Json:
 def _described(config: Config, description: str, path: Path) -> str:
     """A description, with the flag that has the last word in this run when there is one."""
     layer = config.origins.get(path)
-    if layer is None or not layer.typed:
+    if layer is None or not layer.name.startswith("--"):
         return description
     return f"{description} This run was started with {layer.name}, which wins.".strip()
 
@@ -305,7 +305,7 @@ def _write(registry: Registry, given: Mapping[str, Any]) -> Config | None:
 
     Written here and now, in the one place where actions take effect, for a push that has been echoed must be on
     disk and the next action must find it in force. That is a file of a few kilobytes, two `fsync`s and two
-    readings: some milliseconds, for something people do by hand.
+    readings: ten or twenty milliseconds, for something people do by hand.
     """
     config = _read_again(registry.config)
     edits: Edits = {}

@@ -274,12 +274,16 @@ class Inbound:
             self.turns.rest(session)
 
     def configure(self, session: LiveSession, action: Json, origin: Origin) -> None:
-        config = self.chats.session_state(session)["config"]
+        properties = self.chats.session_state(session)["config"]["schema"]["properties"]
         changed = action["config"]
-        check_change(config["schema"]["properties"], changed)
+        check_change(properties, changed, begun=any(chat.turn_ids for chat in session.chats.values()))
         if action.get("replace"):
             raise Rejected("Settings of a session are changed one by one, not replaced")
         session.values.update(changed)
+        if not all(properties[name].get("sessionMutable") for name in changed):
+            # The agent was opened with the session, perhaps; its first turn must find the last choice made.
+            for chat in session.chats.values():
+                chat.stale = True
         self.chats.dispatch_session(session, action, origin)
 
     def set_client(self, session: LiveSession, action: Json, origin: Origin) -> None:

@@ -74,6 +74,8 @@ class LiveChat:
     session: LiveSession
     agent: AgentSession | None = None
     opening: trio.Lock = field(default_factory=trio.Lock)
+    stale: bool = False
+    """True when a setting has changed that an agent reads when it is opened only."""
     prompting: trio.Lock = field(default_factory=trio.Lock)
     """Held while the agent runs a turn: one that is still letting go of a cancelled turn is not asked again."""
     turn: Running | None = None

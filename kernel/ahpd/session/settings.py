@@ -52,12 +52,12 @@ def resolve(properties: Mapping[str, Any], given: Mapping[str, Any]) -> Json:
     }
 
 
-def check_change(properties: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
-    """Raises `Rejected` when a running session may not be changed so."""
+def check_change(properties: Mapping[str, Any], changed: Mapping[str, Any], begun: bool = True) -> None:
+    """Raises `Rejected` when a session may not be changed so; until its first turn all of it is still open."""
     for name, value in changed.items():
         if name not in properties:
             raise Rejected(f"{name} is not a setting of this session")
-        if not properties[name].get("sessionMutable"):
+        if begun and not properties[name].get("sessionMutable"):
             raise Rejected(f"{name} is fixed once the session has started")
         complaint = unfit(name, properties[name], value)
         if complaint:

@@ -105,7 +105,10 @@ class Turns:
     async def open_agent(self, chat: LiveChat) -> AgentSession:
         """The chat's agent, opened if it is not. Raises what the agent raises."""
         async with chat.opening:
+            if chat.stale:
+                await self.close_agent(chat)
             if chat.agent is None:
+                chat.stale = False
                 if chat.session.agent is None:
                     raise AgentError(f"No agent called {chat.session.provider} is enabled here")
                 chat.agent = await chat.session.agent.open(self._start(chat))

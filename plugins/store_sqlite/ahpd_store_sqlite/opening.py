@@ -30,6 +30,8 @@ _BUSY_SECONDS = 2.0
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 """What SQLite says of a damaged file. The last is for tables that are not as they were made."""
 _TABLES = frozenset({"meta", "session", "chat", "turn", "action"})
+_FORMATS = frozenset({b"\1\1", b"\2\2", b""})
+"""What a header says of how a file is read and written: without a log, with one; and a file without a header."""
 _BESIDE = ("-wal", "-shm")
 
 
@@ -164,8 +166,11 @@ def _read_only(path: Path) -> sqlite3.Connection:
 
 def _look(path: Path, newest: int) -> int:
     """The version of a file that may be used. Raises `Damaged`, or `StartError` for one that is not for us."""
-    with path.open("rb"):
-        pass  # Says better than SQLite does why a file cannot be read.
+    with path.open("rb") as file:  # says better than SQLite does why a file cannot be read
+        header = file.read(20)
+    if header[18:20] not in _FORMATS:
+        # SQLite would open it, and then refuse every write.
+        raise Damaged("its header is not as it was written")
     connection = _read_only(path)
     try:
         return _judge(connection, path, newest)

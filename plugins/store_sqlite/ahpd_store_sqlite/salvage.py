@@ -29,6 +29,7 @@ MISSES = 1_000
 """Rows in a row that are asked for in vain before a table is given up: several times what a page holds."""
 HEADER = (
     (0, b"SQLite format 3\0" + bytes([0x10, 0, 2, 2, 0, 64, 32, 32])),  # pages of 4096 bytes, with a log
+    (28, bytes(4)),  # how many pages there are: as many as the file has
     (44, bytes([0, 0, 0, 4, 0, 0, 0, 0])),
     (56, bytes([0, 0, 0, 1])),  # UTF-8
 )

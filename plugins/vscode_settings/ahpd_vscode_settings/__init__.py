@@ -1,4 +1,4 @@
-"""The settings VS Code brings along when it connects: declared, so that they are taken and every client reads them.
+"""The settings VS Code brings along when it connects, declared so that they are taken and read by every client.
 
 The table of contents: `keys.py` is the list. Nothing here acts on any of them.
 """

@@ -49,7 +49,7 @@ MEMBERS = {
     "chat/toolCallConfirmed": "turnId toolCallId approved confirmed",
     "chat/toolCallContentChanged": "turnId toolCallId content",
     "chat/toolCallDelta": "turnId toolCallId content",
-    "chat/toolCallReady": "turnId toolCallId invocationMessage confirmed toolInput confirmationTitle options editable",
+    "chat/toolCallReady": "turnId toolCallId invocationMessage confirmed toolInput confirmationTitle options",
     "chat/toolCallStart": "turnId toolCallId toolName displayName intention contributor _meta",
     "chat/turnCancelled": "turnId duration",
     "chat/turnComplete": "turnId duration",

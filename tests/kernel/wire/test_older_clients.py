@@ -16,7 +16,7 @@ from ahpd.errors import AgentError
 from ahpd.session.names import ROOT, chat_uri
 from ahpd.testing import open_host
 
-from ...conftest import Json, Stage, applied, outcome, says, started
+from ...conftest import Json, Stage, applied, outcome, says, started, until
 
 OLD = {"0.7.0": ("0.7.0", "0.6.0", "0.5.2", "0.5.1"), "0.8.0": ("0.8.0", "0.7.0")}
 SCHEMA = Path(os.environ.get("AHP_FIXTURES") or Path(__file__).parents[4] / "shared" / "ahp") / "schema"
@@ -201,9 +201,9 @@ async def test_older_pages_of_turns(old_stage: Stage, version: str) -> None:
     old_stage.cast(fails)
     old = await old_client(old_stage, version)
     _, chat = await old_stage.session(old)
-    for name in ("a", "b"):
+    for count, name in enumerate(("a", "b"), 1):
         await old.dispatch(chat, started(name))
-        await old.until(lambda name=name: name in [each["turnId"] for each in actions(old, "chat/error")])
+        await until(lambda count=count: len(actions(old, "chat/error")) == count)  # type: ignore[misc]
     cursor = (await old.subscribe(chat, view={"turns": 1}))["turnsNextCursor"]
     await old.request("fetchTurns", {"channel": chat, "cursor": cursor})
     (page,) = actions(old, "chat/turnsLoaded")

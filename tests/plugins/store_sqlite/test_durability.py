@@ -283,7 +283,12 @@ async def test_a_disk_that_never_answers_does_not_stop_the_end(
     path: Path, make: Make, autojump_clock: MockClock
 ) -> None:
     answers = threading.Event()
-    store = SqliteStore(path, failpoint=lambda place: place == "before-commit" and answers.wait())
+
+    def hang(place: str) -> None:
+        if place == "before-commit":
+            answers.wait()
+
+    store = SqliteStore(path, failpoint=hang)
     await store.open(make.reducers)
     store.write(make.put_session())
     try:

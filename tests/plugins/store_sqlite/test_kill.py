@@ -89,4 +89,4 @@ def test_killed_at_random_moments(path: Path, make: Make, integrity: Integrity, 
 
 @pytest.mark.nightly
 def test_killed_often(path: Path, make: Make, integrity: Integrity, copy_as_crashed: Copy) -> None:
-    rounds(100, path, make, integrity, copy_as_crashed)
+    rounds(30, path, make, integrity, copy_as_crashed)

@@ -337,7 +337,7 @@ async def test_a_damaged_page_costs_what_is_on_it(
 
 
 def _has_dbstat(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT sqlite_compileoption_used('ENABLE_DBSTAT_VTAB')").fetchone() == (1,)
+    return bool(connection.execute("SELECT sqlite_compileoption_used('ENABLE_DBSTAT_VTAB')").fetchone()[0])
 
 
 async def test_tables_that_are_not_as_they_were_made(open_store: Open, make: Make, path: Path) -> None:
@@ -358,6 +358,19 @@ async def test_a_header_that_forgot_whose_it_is(open_store: Open, make: Make, pa
         store, opened = await open_store()
         assert (len(bad_files(path)), len(opened.rows)) == (at + 1, 5)
         await store.close()
+
+
+@pytest.mark.parametrize("place", [0, 16, 18, 19, 28])
+async def test_a_header_with_one_wrong_byte(open_store: Open, make: Make, path: Path, place: int) -> None:
+    store, _ = await open_store()
+    await fill(store, make)
+    await store.close()
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x20
+    path.write_bytes(content)
+    store, opened = await open_store()
+    assert (len(bad_files(path)), len(opened.rows)) == (1, 40)
+    assert await store.load("echo:/3") is not None
 
 
 async def test_a_lost_reservation_is_made_up_for(open_store: Open, make: Make, path: Path) -> None:

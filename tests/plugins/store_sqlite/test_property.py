@@ -338,7 +338,7 @@ def test_in_a_file(make: Make, copy_as_crashed: Any, steps: list[tuple[str, int,
 
 
 @pytest.mark.nightly
-@settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=lives("restart", "crash", "crash"))
 def test_in_a_file_for_long(make: Make, copy_as_crashed: Any, steps: list[tuple[str, int, int]]) -> None:
     life(make, steps, lambda folder: in_a_file(make, copy_as_crashed, steps, folder))
