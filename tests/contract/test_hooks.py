@@ -1,4 +1,4 @@
-"""Every hook says when it is called and what its failure costs, and the documentation lists exactly these hooks."""
+"""Every hook says when it is called and what its failure costs, and the documentation lists these hooks."""
 
 import inspect
 import re

@@ -300,7 +300,8 @@ class Sessions:
         channel = self._state.open(session.uri, "session", state | {"activeClients": []})
         if state.get("lifecycle") == "creating":
             channel.state["lifecycle"] = "ready"
-        for chat in stored.chats:
+        order = {entry["resource"]: place for place, entry in enumerate(state.get("chats", ()))}
+        for chat in sorted(stored.chats, key=lambda each: order.get(each.uri, len(order))):
             self._revive_chat(session, chat)
         session.offered = self._offer_for(session)
         if session.offered:

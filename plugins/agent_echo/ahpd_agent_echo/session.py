@@ -201,7 +201,8 @@ def _delta(number: int, size: int) -> str:
 
 def _confirmation(name: str, arguments: Mapping[str, Any]) -> Confirmation:
     shown = f"`{name}`"  # bare underscores would be drawn as emphasis
-    return Confirmation("Allow this tool call?", f"The echo agent was asked to call {shown} with `{_json(arguments)}`")
+    asked = f"The echo agent was asked to call {shown} with `{_json(arguments)}`"
+    return Confirmation("Allow this tool call?", asked)
 
 
 def _shown(tool: BoundTool) -> dict[str, Any]:

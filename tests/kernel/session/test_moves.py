@@ -308,6 +308,22 @@ async def test_a_moved_chat_is_found_after_its_session_has_slept(two: Two, own: 
     await two.agrees()
 
 
+async def test_a_session_that_has_slept_knows_the_order_of_its_chats(two: Two) -> None:
+    alice, host = two.alice, two.stage.open.host
+    first, (a, b) = alice.default_chat(two.one), await further(alice, two.one, "a", "b")
+    await move(alice, b, two.one)
+    live = host.sessions.get(two.one)
+    host.dormant.sleep(live)
+    await live.closed.wait()
+    await alice.subscribe(two.one)
+    assert chats(alice, two.one) == [b, first, a]
+    await move(alice, a, two.one, after=b)
+    assert chats(alice, two.one) == [b, a, first]
+    for chat in (first, a, b):
+        await alice.subscribe(chat)
+    await two.agrees()
+
+
 async def test_a_name_of_its_first_session_still_means_it(stage: Stage) -> None:
     stage.cast(says)
     alice = await stage.client()
