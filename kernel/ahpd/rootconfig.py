@@ -203,8 +203,22 @@ def _schema(key: ConfigKey) -> Mapping[str, Any]:
 
 def _property(config: Config, key: ConfigKey, path: Path) -> Json:
     said = {"title": key.name, "description": _described(config, key.description, path)}
-    shown = {**{word: text for word, text in said.items() if text}, **_schema(key)}
+    shown = _in_protocol_types({**{word: text for word, text in said.items() if text}, **_schema(key)}, key.name)
     return shown if key.default is None else {**shown, "default": _list(key.default)}
+
+
+def _in_protocol_types(schema: Mapping[str, Any], title: str) -> Json:
+    """A schema as clients may read it: the protocol has no integers, and everything in it has a title."""
+    told: Json = {"title": title, **schema}
+    if told.get("type") == "integer":
+        told["type"] = "number"
+    if "enum" in told and "type" not in told:
+        told["type"] = "string"
+    if isinstance(told.get("items"), Mapping):
+        told["items"] = _in_protocol_types(told["items"], title)
+    if isinstance(told.get("properties"), Mapping):
+        told["properties"] = {name: _in_protocol_types(each, name) for name, each in told["properties"].items()}
+    return told
 
 
 def _described(config: Config, description: str, path: Path) -> str:
