@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ahpd.access import Principal, Subject
 from ahpd.agents import (
     Agent,
@@ -54,6 +56,9 @@ from ahpd.ports import (
 from ahpd.tools import WITHHELD, Effects, Offer, OfferedTool, Tool, ToolCall, ToolResult, Wording
 from ahpd.views import HostApi, Lineage, Sender, Sent, SessionView
 
+if TYPE_CHECKING:
+    from ahpd.host import Host
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -74,6 +79,7 @@ __all__ = [
     "DropChat",
     "DropSession",
     "Effects",
+    "Host",
     "HostApi",
     "Limit",
     "Lineage",
@@ -115,3 +121,12 @@ __all__ = [
     "Wording",
     "hookimpl",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`ahpd.Host`, for a program that builds its own host: late, since plugins do not need all it imports."""
+    if name == "Host":
+        from ahpd.host import Host
+
+        return Host
+    raise AttributeError(f"module 'ahpd' has no attribute {name!r}")

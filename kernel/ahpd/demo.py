@@ -15,8 +15,6 @@ from ahpd.client import AhpClient, answer_text, connect
 from ahpd.config import Config, Overrides
 from ahpd.host import Host
 from ahpd.places import Places
-from ahpd.plugins import Loader
-from ahpd.registry import build
 from ahpd.serving import RunOptions, serve
 from ahpd.session.names import ROOT
 
@@ -38,10 +36,8 @@ def run(*, once: bool = False, json: bool = False) -> int:
     with tempfile.TemporaryDirectory(prefix="ahpd-demo-") as folder:
         overrides = Overrides(settings={"port": "0"}, plugins=None)
         config = Config.load(Places.from_environment({"AHPD_HOME": folder}), overrides)
-        loader = Loader(config).load_all()
-        registry = build(loader, config)
         try:
-            trio.run(_demo, Host(registry.config, loader, registry), once, json)
+            trio.run(_demo, Host.from_config(config), once, json)
         except* KeyboardInterrupt:
             pass
     return 0

@@ -6,7 +6,7 @@ Holds no socket: `serving` does, and hands connections to `attend`.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from ahpd import log
 from ahpd.access import ROOT, Gatekeeper, Principal
 from ahpd.agents import Agent
 from ahpd.config import Config
-from ahpd.errors import AhpdError
+from ahpd.errors import AhpdError, PluginError
 from ahpd.lineage import SessionTrees
 from ahpd.memory_store import MemoryStore
 from ahpd.plugins import Loader, failure
@@ -24,7 +24,15 @@ from ahpd.ports import Limit
 from ahpd.protocol.reduce_chat import reduce_chat
 from ahpd.protocol.reduce_root import reduce_root
 from ahpd.protocol.reduce_session import reduce_session
-from ahpd.registry import Registry, build, changes, lifespans, session_store
+from ahpd.registry import (
+    RegisteredTool,
+    Registry,
+    build,
+    changes,
+    check_tool,
+    lifespans,
+    session_store,
+)
 from ahpd.rootconfig import Echo, RootConfig
 from ahpd.session import names
 from ahpd.session.catalogue import Catalogue
@@ -43,7 +51,7 @@ from ahpd.state import Json, State
 from ahpd.tooling.fence import is_contained, sole
 from ahpd.tooling.invoke import Invoker
 from ahpd.tooling.offer import offered_tools
-from ahpd.tools import Offer, OfferedTool
+from ahpd.tools import Offer, OfferedTool, Tool
 from ahpd.wire.clients import Client, Clients
 from ahpd.wire.connection import Connection, Transport
 from ahpd.wire.methods import Methods
@@ -56,6 +64,8 @@ LIFE_SECONDS = 10.0
 """How long what a plugin runs beside the host may take to begin, and to end."""
 GRACE_SECONDS = 30.0
 """How long a client that lost its last socket stays present in its sessions."""
+BUILDER = "host"
+"""Whose the tools are that a program gave to the host it built."""
 REDUCERS = {"root": reduce_root, "session": reduce_session, "chat": reduce_chat}
 
 
@@ -123,11 +133,20 @@ class Host:
             self._client_left,
             compat=config.settings["ahpCompat"] != "off",
         )
+        self._set: tuple[RegisteredTool, ...] | None = None
+        self._added: tuple[RegisteredTool, ...] = ()
         self._lives: dict[str, trio.Event] = {}
         self._nursery: trio.Nursery | None = None
         self._reloading = trio.Lock()
         self.root = RootConfig(self.state, names.ROOT, config)
         self.state.open(names.ROOT, "root", self._root_state())
+
+    @classmethod
+    def from_config(cls, config: Config) -> Host:
+        """A host with the plugins its configuration enables. Raises `ConfigError` and `StartError`."""
+        loader = Loader(config).load_all()
+        registry = build(loader, config)
+        return cls(registry.config, loader, registry)
 
     # -- what the parts ask of each other ---------------------------------------------------------------
 
@@ -164,8 +183,29 @@ class Host:
             agents=self.operations.agents(self._unattended()),
         )
 
+    @property
+    def tools(self) -> tuple[RegisteredTool, ...]:
+        """What sessions are offered from: the plugins' tools, or those set here, and those registered here."""
+        return (self.registry.tools if self._set is None else self._set) + self._added
+
+    def set_tools(self, tools: Sequence[Tool]) -> None:
+        """Offer these instead of everything plugins and `register_tool` contribute, in every session at once.
+
+        For a program that builds its own host. Raises `PluginError` for a tool that could not be offered, and
+        for two of one name; nothing has changed then.
+        """
+        checked = _checked(tools)
+        self._set, self._added = checked, ()
+        self.sessions.reoffer()
+
+    def register_tool(self, tool: Tool) -> None:
+        """Offer one more tool, behind all others, before or while the host runs. Raises as `set_tools`."""
+        _checked([each.tool for each in self.tools] + [tool])
+        self._added += (RegisteredTool(BUILDER, tool),)
+        self.sessions.reoffer()
+
     def _offered(self, session: LiveSession) -> tuple[OfferedTool, ...]:
-        return offered_tools(self.registry.tools, self._offer(session))
+        return offered_tools(self.tools, self._offer(session))
 
     def _client_left(self, client: Client) -> None:
         """A client's socket is gone. When it was the last one, it has a while to come back."""
@@ -338,6 +378,15 @@ class Host:
                     nursery.cancel_scope.cancel()
         finally:
             connection.gone()
+
+
+def _checked(tools: Sequence[Tool]) -> tuple[RegisteredTool, ...]:
+    for tool in tools:
+        check_tool(tool)
+    names = [tool.name for tool in tools]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise PluginError(f"there are two tools called {twice[0]}")
+    return tuple(RegisteredTool(BUILDER, tool) for tool in tools)
 
 
 def _uri_of(folder: str) -> str:

@@ -334,6 +334,11 @@ def _bad_keys(keys: Sequence[ConfigKey]) -> Iterator[str]:
             yield f"the schema of the setting {key.name} is not valid: {reason}"
 
 
+def check_tool(tool: Tool) -> None:
+    """Raise `PluginError` for a tool that could not be offered: its name, its function or its schema is wrong."""
+    _refuse(_bad_tool(tool))
+
+
 def _bad_tool(tool: Tool) -> Iterator[str]:
     if not TOOL_NAME.fullmatch(tool.name):
         yield f"the tool name {tool.name!r} is not 1 to 64 letters, digits, _ or -"

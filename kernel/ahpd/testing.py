@@ -22,8 +22,7 @@ from ahpd.client import AhpClient, Disconnected, RequestFailed, answer_text
 from ahpd.config import Config, Overrides
 from ahpd.host import Host
 from ahpd.places import Places
-from ahpd.plugins import Loader
-from ahpd.registry import Registry, build
+from ahpd.registry import Registry
 from ahpd.session.names import ROOT
 
 __all__ = ["AhpClient", "Disconnected", "OpenHost", "RequestFailed", "answer_text", "open_host"]
@@ -118,9 +117,7 @@ async def open_host(
         _write(home, settings or {}, options or {})
         overrides = Overrides(plugins=None if plugins is None else tuple(plugins))
         config = Config.load(Places.from_environment({"AHPD_HOME": folder}), overrides)
-        loader = Loader(config).load_all()
-        registry = build(loader, config)
-        host = Host(registry.config, loader, registry)
+        host = Host.from_config(config)
         async with host.running(), trio.open_nursery() as nursery:
             yield OpenHost(host, nursery)
             nursery.cancel_scope.cancel()
