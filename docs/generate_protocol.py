@@ -9,13 +9,19 @@ reasons for what is missing are written down, in `protocol.toml`.
 from __future__ import annotations
 
 import re
+import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ahpd.config import Config
+from ahpd.places import Places
+from ahpd.plugins import Loader
+from ahpd.ports import Method
 from ahpd.protocol.actions import ACTIONS, ActionRule, combine, family
 from ahpd.protocol.versions import OLD_RANGES, SUPPORTED_RANGES
+from ahpd.registry import build
 from ahpd.wire import gate
 
 HERE = Path(__file__).parent
@@ -91,6 +97,16 @@ def _commands(data: Mapping[str, Any]) -> Iterator[str]:
     rows |= {name: ("no", "", why) for name, why in data["commands"].items()}
     ordered = sorted(rows.items(), key=lambda row: (row[1][0] == "no", row[0]))
     yield from _table("Commands", "command | served | grant | ", ((_name(name), *row) for name, row in ordered))
+    added = ((f"`{name}`", f"`{plugin}`", _grant(method.grant)) for name, (plugin, method) in _of_plugins())
+    yield from _table("Commands of plugins", "command | plugin | grant", added)
+    yield "Served while the plugin is on; these are on in a new installation.\n"
+
+
+def _of_plugins() -> list[tuple[str, tuple[str, Method]]]:
+    with tempfile.TemporaryDirectory() as home:
+        config = Config.load(Places.from_environment({"AHPD_HOME": home}))
+        registry = build(Loader(config).load_all(), config)
+    return sorted(registry.methods.items())
 
 
 def _channels(data: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from ahpd import Agent, Limit, Model, PastSession, Start, Tool, Turn
+from ahpd.agents import described
 from ahpd.client import AhpClient
 from ahpd.registry import RegisteredTool
 from ahpd.testing import OpenHost, open_host
@@ -78,7 +79,7 @@ class ScriptedAgent:
     display_name: str = "Scripted"
     description: str = "Does what a test says."
     mutable: bool = True
-    multiple_chats: Mapping[str, Any] = field(default_factory=lambda: {"fork": {}, "sideChat": {}})
+    multiple_chats: Mapping[str, Any] = field(default_factory=lambda: {"fork": True, "sideChat": True})
     on_open: Callable[[Start], Awaitable[None]] | None = None
     on_close: Callable[[], Awaitable[None]] | None = None
     opened: list[Start] = field(default_factory=list)
@@ -162,7 +163,9 @@ class Stage:
         as_agent: Agent = agent
         registry = self.open.host.registry
         agents = {**registry.agents, agent.provider: ("tests", as_agent)}
-        self.open.host.registry = replace(registry, agents=agents)
+        told = {**described(as_agent), "settings": dict(as_agent.settings())}
+        whole = {**registry.described, agent.provider: told}
+        self.open.host.registry = replace(registry, agents=agents, described=whole)
         return agent
 
     def equip(self, *tools: Tool, limits: Sequence[Limit] = ()) -> None:

@@ -19,15 +19,19 @@ from ahpd.agents import (
     ToolsServer,
     Turn,
 )
+from ahpd.control import ask_daemon
 from ahpd.errors import (
     AgentError,
     AhpdError,
     ConfigError,
     Conflict,
+    InvalidParams,
     NotFound,
     PermissionDenied,
+    SessionNotFound,
     StartError,
     ToolError,
+    TurnInProgress,
 )
 from ahpd.hookspecs import hookimpl
 from ahpd.log import Log
@@ -35,10 +39,13 @@ from ahpd.ports import (
     Append,
     ChildProcess,
     ConfigKey,
+    ControlVerb,
     CutTurns,
     DropChat,
     DropSession,
     Limit,
+    Method,
+    MethodCall,
     Opened,
     PluginConfig,
     PutChat,
@@ -74,6 +81,7 @@ __all__ = [
     "ConfigKey",
     "Confirmation",
     "Conflict",
+    "ControlVerb",
     "CutTurns",
     "Decision",
     "DropChat",
@@ -81,9 +89,12 @@ __all__ = [
     "Effects",
     "Host",
     "HostApi",
+    "InvalidParams",
     "Limit",
     "Lineage",
     "Log",
+    "Method",
+    "MethodCall",
     "Model",
     "NotFound",
     "Offer",
@@ -100,6 +111,7 @@ __all__ = [
     "Reducer",
     "Sender",
     "Sent",
+    "SessionNotFound",
     "SessionRow",
     "SessionStore",
     "SessionView",
@@ -117,8 +129,10 @@ __all__ = [
     "Toolbox",
     "ToolsServer",
     "Turn",
+    "TurnInProgress",
     "WITHHELD",
     "Wording",
+    "ask_daemon",
     "hookimpl",
 ]
 

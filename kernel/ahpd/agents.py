@@ -65,6 +65,30 @@ class Toolbox(Protocol):
         ...
 
 
+class Background(Protocol):
+    """Reports work that goes on beside the turns of a chat, so that people see it and the session stays awake."""
+
+    def __call__(
+        self,
+        work_id: str,
+        work: Mapping[str, Any] | None,
+        until: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        """Set or, with `None`, remove the work of an id the agent chose.
+
+        `work` is the protocol's `BackgroundWork`: `label`, and either `kind: "shell"` with its `command`, or
+        `kind: "subagent"` with its `chat`; the host adds `id` and `startedAt`. It is removed by itself when
+        `await until()` returns, which runs in the session's nursery, and when the agent is closed.
+        """
+        ...
+
+
+def _unreported(
+    work_id: str, work: Mapping[str, Any] | None, until: Callable[[], Awaitable[Any]] | None = None
+) -> None:
+    """For a `Start` that no host made: nobody is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """What an agent is opened with. `id` is the session's own id, also across restarts.
@@ -90,6 +114,11 @@ class Start:
     client_tool_timeout_ms: int = 600_000
     strategy: str = "activeAgent"
     tools_server: Callable[[], Awaitable[ToolsServer | None]] | None = None
+    context: Sequence[Mapping[str, Any]] = ()
+    """For a side chat, the turns of the chat it was opened beside, up to the one it was opened at: to be read,
+    and shown to nobody. A turn that still runs is there as far as it has got. Empty once that chat, or that turn,
+    has gone."""
+    background: Background = _unreported
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +218,14 @@ class Turn(Protocol):
         """Hold a started call until a person decides. A denied call is already cancelled in state."""
         ...
 
+    async def confirm_result(self, call_id: str, result: ToolResult, past_tense: str | None = None) -> bool:
+        """As `tool_finished`, for a result that counts only when a person says so; wait for it.
+
+        False when it was denied (the call is cancelled in state then), when the turn ends before anybody has
+        said, and for a call that is not running.
+        """
+        ...
+
     async def ask(self, request: Mapping[str, Any]) -> Answer:
         """Put a `ChatInputRequest` (its `id` may be left out) to whoever watches; wait for the answer."""
         ...
@@ -255,3 +292,20 @@ class Agent(Protocol):
     def past(self) -> AsyncIterable[PastSession]:
         """Sessions it remembers by itself, newest first."""
         ...
+
+
+def described(agent: Agent) -> dict[str, Any]:
+    """The protocol's `AgentInfo`. Raises whatever the agent raises."""
+    info: dict[str, Any] = {
+        "provider": agent.provider,
+        "displayName": agent.display_name,
+        "description": agent.description,
+        "models": [
+            {"id": model.id, "provider": agent.provider, "name": model.name, **model.extra}
+            for model in agent.models()
+        ],
+    }
+    capabilities = dict(agent.capabilities())
+    if capabilities:
+        info["capabilities"] = capabilities
+    return info

@@ -23,7 +23,6 @@ from ahpd.commandline import (
     INTERRUPTED,
     NOT_RUNNING,
     WRONG_USE,
-    Verbs,
     config_file_option,
     fail,
     json_option,
@@ -31,6 +30,7 @@ from ahpd.commandline import (
 )
 from ahpd.config_verbs import config
 from ahpd.errors import AhpdError, ConfigError
+from ahpd.more_verbs import AllVerbs
 from ahpd.plugin_verbs import plugin
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _broken(error: BaseException) -> int:
     return fail(f"a fault in ahpd: {told} (AHPD_TRACEBACK=1 says where)", FAILED)
 
 
-@click.group(cls=Verbs, context_settings=HELP)
+@click.group(cls=AllVerbs, context_settings=HELP)
 @click.version_option(__version__, prog_name="ahpd", message="%(prog)s %(version)s")
 def cli() -> None:
     """A sessions server for coding agents.

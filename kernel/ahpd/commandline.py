@@ -44,10 +44,14 @@ class Verbs(click.Group):
         if self.get_command(ctx, args[0]) is None:
             from ahpd.config import nearest
 
-            close = nearest(args[0], self.list_commands(ctx))
+            close = nearest(args[0], self.known_verbs(ctx))
             meant = f"; did you mean {close}?" if close else f"; {ctx.command_path} --help lists them"
             raise click.UsageError(f"there is no verb {args[0]}{meant}", ctx)
         return super().resolve_command(ctx, args)
+
+    def known_verbs(self, ctx: click.Context) -> list[str]:
+        """Everything that may be typed, as far as that is known."""
+        return self.list_commands(ctx)
 
 
 class ConfigVerbs(Verbs):

@@ -19,6 +19,7 @@ from typing import Any
 from ahpd import log
 from ahpd.configfile import read_file
 from ahpd.errors import ConfigError, StartError
+from ahpd.masks import has_secrets
 from ahpd.places import Places, private_folder
 from ahpd.ports import ConfigKey, PluginConfig
 from ahpd.schemas import misfit, read_value
@@ -169,6 +170,19 @@ class Config:
         """Raise `ConfigError` with the first wrong value."""
         if self.problems:
             raise ConfigError(self.problems[0])
+
+    def keeps_secret(self, path: Sequence[str]) -> bool:
+        """Whether what is at a path of the file may be a secret: a key that says so, or an option nobody knows."""
+        if path[0] != "plugins":
+            return path[0] in self.keys and self._is_secret(self.keys[path[0]])
+        if len(path) < 3 or path[2] in SWITCHES:
+            return False
+        key = self.options.get(path[1], {}).get(path[2])
+        return key is None or self._is_secret(key)
+
+    @staticmethod
+    def _is_secret(key: ConfigKey) -> bool:
+        return key.secret or has_secrets(key.schema)
 
     @property
     def writable(self) -> Path:

@@ -138,7 +138,7 @@ def config_set(key: str, value: str, as_json: bool, config_file: str | None) -> 
     path = split_key(key, {*discovery.found, *loaded.configured_plugins})
     known = _with_keys(loaded, discovery, lambda config: _schema_of(config, path) is None)
     parsed = _checked(known, discovery, path, value)
-    edit(known.writable, {path: parsed})
+    edit(known.writable, {path: parsed}, private=known.keeps_secret(path))
     value_now = _at(_shown(known.reload(), discovery), key, path[1:2])
     return _after_change(known, path, {"key": key, "value": value_now}, as_json)
 

@@ -62,11 +62,14 @@ def _line_first(message: str) -> str:
     return f"line {found[2]}: {found[1]}" if found and found[2] else message
 
 
-def edit(path: Path, changes: Mapping[tuple[str, ...], Any], *, patience: float = 10.0) -> None:
+def edit(
+    path: Path, changes: Mapping[tuple[str, ...], Any], *, patience: float = 10.0, private: bool = False
+) -> None:
     """Set keys of a configuration file, or take out those given as `REMOVE`, and leave all else as it is.
 
     What it returned for is on disk, whatever happens next. Raises `ConfigError`, having written nothing, when the
     file is malformed, a change cannot be made in it, or others write it for longer than `patience` seconds.
+    With `private` nobody but its owner may read it afterwards.
     """
     with _one_writer(private_folder(Path(os.path.realpath(path)).parent), patience):
         before = _text_of(path) if path.exists() else ""
@@ -78,7 +81,7 @@ def edit(path: Path, changes: Mapping[tuple[str, ...], Any], *, patience: float 
             after = _edited_toml(path, before, changes)
             if parse(path, after) != expected:
                 raise ConfigError(f"{path} cannot be edited without loss; change it by hand")
-        write_private(path, after)
+        write_private(path, after, keep_mode=not private)
 
 
 def _edited_toml(path: Path, text: str, changes: Mapping[tuple[str, ...], Any]) -> str:

@@ -148,6 +148,17 @@ def ask(path: str | Path, verb: str, *, patience: float = 30.0, **args: Any) -> 
     raise AhpdError(sentence)
 
 
+def ask_daemon(verb: str, args: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Ask this home's running daemon, from a command of a plugin: `verb` is `<plugin>/<name>` of a `ControlVerb`.
+
+    Raises `AhpdError` with the daemon's sentence; when none runs, one that ends the command with exit code 3.
+    """
+    record = running(Places.from_environment())
+    if record is None or not record.get("control"):
+        raise NotRunning("no ahpd of this home is running; start one with: ahpd run")
+    return ask(record["control"], verb, **(args or {}))
+
+
 def _line_from(link: socket.socket) -> bytes:
     received = b""
     while not received.endswith(b"\n") and len(received) <= LONGEST_ANSWER:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 import pluggy
 
 from ahpd.agents import Agent
-from ahpd.ports import ConfigKey, Limit, PluginConfig, SessionStore
+from ahpd.ports import ConfigKey, ControlVerb, Limit, Method, PluginConfig, SessionStore
 from ahpd.tools import Tool
 from ahpd.views import HostApi
+
+if TYPE_CHECKING:
+    import click
 
 PROJECT = "ahpd"
 
@@ -36,7 +40,8 @@ def ahpd_config_keys() -> Iterable[ConfigKey]:  # type: ignore[empty-body]
 def ahpd_tools(config: PluginConfig) -> Iterable[Tool]:  # type: ignore[empty-body]
     """Tools for models, and for people at a door.
 
-    Kind: declare. Called: at start, and again when the plugin is switched on in a running host.
+    Kind: declare. Called: at start, when the plugin is switched on in a running host, and when the value of a live
+    key that it declares changes.
     Fails: the plugin is dropped; a tool whose input schema is not valid fails it too.
     Example: examples/dice/ahpd_dice.py
     """
@@ -59,6 +64,36 @@ def ahpd_agents(config: PluginConfig) -> Iterable[Agent]:  # type: ignore[empty-
     Kind: declare. Called: at start, and again when the plugin is switched on in a running host.
     Fails: the plugin is dropped and its agents are not offered.
     Example: plugins/agent_echo/ahpd_agent_echo/__init__.py
+    """
+
+
+@hookspec
+def ahpd_methods(config: PluginConfig) -> Iterable[Method]:  # type: ignore[empty-body]
+    """Commands that clients may send beside the protocol's own, each with its grant.
+
+    Kind: declare. Called: at start, and again when the plugin is switched on in a running host.
+    Fails: the plugin is dropped; a command of the protocol's own name fails it too.
+    Example: plugins/artifacts/ahpd_artifacts/__init__.py
+    """
+
+
+@hookspec
+def ahpd_commands(config: PluginConfig) -> Iterable[click.Command]:  # type: ignore[empty-body]
+    """Verbs of the command line: `ahpd <name> ...`.
+
+    Kind: declare. Called: when a verb is typed that ahpd has not, with no host running; and at start, for names.
+    Fails: the plugin is dropped; a verb of ahpd's own name fails it too. Verbs of ahpd go on in any case.
+    Example: plugins/wakeups/ahpd_wakeups/__init__.py
+    """
+
+
+@hookspec
+def ahpd_control_verbs(config: PluginConfig) -> Iterable[ControlVerb]:  # type: ignore[empty-body]
+    """What commands of this plugin may ask of a running daemon, each as `<plugin>/<name>`.
+
+    Kind: declare. Called: at start, and again when the plugin is switched on in a running host.
+    Fails: the plugin is dropped and its commands are told that the daemon does not know the verb.
+    Example: plugins/wakeups/ahpd_wakeups/__init__.py
     """
 
 

@@ -16,7 +16,7 @@ from ahpd import log
 from ahpd.access import ROOT, Gatekeeper, Principal
 from ahpd.agents import Agent
 from ahpd.config import Config
-from ahpd.errors import AhpdError, PluginError
+from ahpd.errors import AhpdError, ConfigError, PluginError
 from ahpd.lineage import SessionTrees
 from ahpd.memory_store import MemoryStore
 from ahpd.plugins import Loader, failure
@@ -42,7 +42,7 @@ from ahpd.session.inbound import Inbound
 from ahpd.session.index import SessionIndex
 from ahpd.session.keeper import Keeper
 from ahpd.session.live import LiveSession
-from ahpd.session.operations import Operations, agent_info
+from ahpd.session.operations import Operations
 from ahpd.session.presence import Presence
 from ahpd.session.sessions import Sessions
 from ahpd.session.toolbox import Toolboxes
@@ -116,10 +116,11 @@ class Host:
             self.catalogue,
             self.lineage,
             self._agents,
+            self._described,
             lambda: self.config.settings,
             self.principal,
         )
-        self.inbound = Inbound(self.chats, self.turns, self.presence)
+        self.inbound = Inbound(self.chats, self.turns, self.presence, self.operations.attachments)
         self.methods = Methods(
             self.state,
             self.clients,
@@ -131,10 +132,13 @@ class Host:
             self._on_root,
             self.presence,
             self._client_left,
+            lambda method: self.registry.methods.get(method),
             compat=config.settings["ahpCompat"] != "off",
         )
         self._set: tuple[RegisteredTool, ...] | None = None
         self._added: tuple[RegisteredTool, ...] = ()
+        self._left: dict[trio.Event, trio.Event] = {}
+        """Set when what a plugin runs has really ended, by the event that asks it to."""
         self._lives: dict[str, trio.Event] = {}
         self._nursery: trio.Nursery | None = None
         self._reloading = trio.Lock()
@@ -169,6 +173,13 @@ class Host:
 
     def _agents(self) -> Mapping[str, Agent]:
         return {provider: agent for provider, (_, agent) in self.registry.agents.items()}
+
+    def _described(self) -> list[Json]:
+        return [dict(told) for told in self.registry.described.values()]
+
+    def _told_agents(self) -> list[Json]:
+        """As root's state has them: the protocol's `AgentInfo`s."""
+        return [{key: told[key] for key in told if key != "settings"} for told in self._described()]
 
     def _limits(self, plugin: str) -> list[Limit]:
         return [limit for owner, limit in self.registry.limits if owner == plugin]
@@ -221,7 +232,7 @@ class Host:
 
     def _root_state(self) -> Json:
         return {
-            "agents": [agent_info(agent) for agent in self._agents().values()],
+            "agents": self._told_agents(),
             "activeSessions": 0,
             "terminals": [],
             "config": self.root.view(self.registry),
@@ -240,12 +251,11 @@ class Host:
             self._nursery.start_soon(self._switch)
 
     async def _switch(self) -> None:
-        """Switch plugins as the configuration now says. What it costs to load one, nobody waits for."""
-        async with self._reloading:
-            try:
-                await self.reload()
-            except AhpdError as error:
-                self.log.warning(f"plugins stay as they are: {error.sentence}")
+        """Switch plugins as the configuration now says."""
+        try:
+            await self.reload()
+        except AhpdError as error:
+            self.log.warning(f"plugins stay as they are: {error.sentence}")
 
     def _welcome(self, principal: Principal) -> Json:
         from ahpd import __version__
@@ -253,21 +263,28 @@ class Host:
         return {
             "serverInfo": {"name": "ahpd", "version": __version__},
             "defaultDirectory": _uri_of(self.config.settings["paths"][0]),
+            **({"_meta": dict(self.registry.capabilities)} if self.registry.capabilities else {}),
         }
 
     # -- live changes -----------------------------------------------------------------------------------
 
     async def reload(self) -> dict[str, Any]:
-        """Read the configuration again and switch plugins on and off accordingly; what changed."""
-        before = self.registry
-        config = self.config.reload()
-        self.loader.sync(config)
-        self.registry = build(self.loader, config, before)
-        self.registry.remember()
-        self.registry.report(before)
-        self._apply(before)
-        await self._switch_lives()
-        return changes(before, self.registry)
+        """Read the configuration again and switch plugins on and off accordingly; what changed.
+
+        One at a time: two that load the same plugin would each begin what it runs.
+        """
+        async with self._reloading:
+            config = self.config.reload()
+            # A plugin's first import may take seconds, which nobody who watches a turn waits for.
+            await trio.to_thread.run_sync(self.loader.sync, config)
+            before = self.registry
+            # Read once more: a client may have changed a setting meanwhile.
+            self.registry = build(self.loader, self.config.reload(), before)
+            self.registry.remember()
+            self.registry.report(before)
+            self._apply(before)
+            await self._switch_lives()
+            return changes(before, self.registry)
 
     def _take(self, config: Config, echo: Echo | None = None) -> None:
         before = self.registry
@@ -275,12 +292,13 @@ class Host:
         self._apply(before, echo)
 
     def _apply(self, before: Registry, echo: Echo | None = None) -> None:
-        self.config = self.root.in_force(self.registry.config)
+        settings, self.config = self.config.settings, self.root.in_force(self.registry.config)
         self.root.tell(self.registry, echo)
         if list(before.agents) != list(self.registry.agents):
-            agents = [agent_info(agent) for agent in self._agents().values()]
+            agents = self._told_agents()
             self.state.dispatch(names.ROOT, {"type": "root/agentsChanged", "agents": agents})
-        self.sessions.reoffer()
+        if settings != self.config.settings or _what_offers_show(before) != _what_offers_show(self.registry):
+            self.sessions.reoffer()
 
     # -- running ----------------------------------------------------------------------------------------
 
@@ -314,8 +332,12 @@ class Host:
 
     async def _stop(self) -> None:
         await self.quiet()
-        for ended in reversed(self._lives.values()):
+        for ended in reversed(list(self._lives.values())):
+            left = self._left.get(ended)
             ended.set()
+            if left is not None:
+                with trio.move_on_after(STOP_SECONDS / 4):
+                    await left.wait()
         for session in self.sessions.by_uri.values():
             self.keeper.session(session)
 
@@ -337,6 +359,7 @@ class Host:
         for name in self.registry.contributions:
             if name not in self._lives:
                 ended = self._lives[name] = trio.Event()
+                self._left[ended] = trio.Event()
                 await self._nursery.start(self._live, name, ended)
 
     async def _live(
@@ -359,11 +382,18 @@ class Host:
             if not is_contained(error):
                 raise
             log.get(f"ahpd.plugin.{name}").exception("the plugin's own work ended")
-            self._lives.pop(name, None)
-            self.loader.drop(name, failure(name, f"what it runs beside the host ended: {sole(error)!r}"))
             if not started:
                 task_status.started()
-            self._take(self.config)
+            if self._lives.get(name) is not ended:
+                return  # switched off, and perhaps on again, meanwhile: what is loaded now is another one
+            del self._lives[name]
+            self.loader.drop(name, failure(name, f"what it runs beside the host ended: {sole(error)!r}"))
+            try:
+                self._take(self.config)
+            except ConfigError as broken:  # somebody is just editing the file; the next reload takes it
+                log.get("ahpd.host").warning(broken.sentence)
+        finally:
+            self._left.pop(ended, trio.Event()).set()
 
     async def attend(self, transport: Transport, receive: Callable[[], Any], principal: Principal = ROOT) -> None:
         """Serve one client until `receive` raises; `receive` answers the messages of one read."""
@@ -378,6 +408,10 @@ class Host:
                     nursery.cancel_scope.cancel()
         finally:
             connection.gone()
+
+
+def _what_offers_show(registry: Registry) -> Any:
+    return list(registry.contributions), registry.tools, registry.described
 
 
 def _checked(tools: Sequence[Tool]) -> tuple[RegisteredTool, ...]:

@@ -6,7 +6,7 @@ Knows no reducer of its own: actions are applied with the ones it is opened with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import trio
@@ -71,7 +71,8 @@ class MemoryStore:
     async def open(self, reducers: Mapping[str, Reducer]) -> Opened:
         await trio.lowlevel.checkpoint()
         self._reducers = reducers
-        return Opened([session.row for session in self._sessions.values()], self._seq)
+        rows = [replace(session.row, record=session.record) for session in self._sessions.values()]
+        return Opened(rows, self._seq)
 
     def write(self, op: StoreOp) -> None:
         _APPLY[type(op)](self, op)

@@ -60,11 +60,14 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace a file whole or not at all, keeping its mode, or 0600 for a new one. Follows symbolic links."""
+def write_private(path: Path, text: str, *, keep_mode: bool = True) -> None:
+    """Replace a file whole or not at all. Its mode is 0600, unless it is there already and keeps its own.
+
+    Follows symbolic links.
+    """
     target = Path(os.path.realpath(path))
     try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        mode = target.stat().st_mode & 0o777 if keep_mode and target.exists() else 0o600
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=private_folder(target.parent))
         try:
             with open(descriptor, "w", encoding="utf-8", newline="") as file:

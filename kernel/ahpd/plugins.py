@@ -168,7 +168,7 @@ def read_cache(places: Places) -> dict[str, dict[str, Any]]:
 
 def write_cache(places: Places, entries: Mapping[str, Mapping[str, Any]]) -> None:
     """Add to what is cached. Failing to is no failure of the command that tried."""
-    with contextlib.suppress(AhpdError, OSError):
+    with contextlib.suppress(AhpdError, OSError, TypeError, ValueError):
         private_folder(places.cache)
         plugins = {**read_cache(places), **entries}
         write_private(places.cache / "plugins.json", json.dumps({"plugins": plugins}, indent=1) + "\n")

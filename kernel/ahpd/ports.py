@@ -5,12 +5,17 @@ Knows no file format, no user file and no URI scheme.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from ahpd.errors import ConfigError
+import msgspec
+
+from ahpd.access import Principal
+from ahpd.errors import ConfigError, InvalidParams
+from ahpd.protocol.shapes import ShapeError, decode_as
 from ahpd.tools import ToolCall
+from ahpd.views import HostApi
 
 Applies = Literal["live", "session", "restart"]
 Reducer: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
@@ -85,6 +90,57 @@ class Limit(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class MethodCall:
+    """One command of a client. `params` is what the method's `params` made of what was sent."""
+
+    method: str
+    params: Any
+    principal: Principal
+    host: HostApi
+    client: str
+    """The id the client gave itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Method:
+    """A command that clients may send beside the protocol's own. What `run` returns is the result, as JSON.
+
+    `grant` is asked of whoever sends it before anything else happens; `None` lets everybody. `params` is a
+    `msgspec.Struct` that what is sent has to fit, or a function that answers what `run` is given, or raises
+    `InvalidParams`. It runs beside the connection's other work, and an `AhpdError` it raises is the answer.
+    """
+
+    name: str
+    grant: str | None
+    params: type[msgspec.Struct] | Callable[[Mapping[str, Any]], Any]
+    run: Callable[[MethodCall], Awaitable[Any]]
+    _: KW_ONLY
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    """What `initialize` says under `_meta` while the command is served, so that clients know."""
+
+    def read(self, params: Mapping[str, Any]) -> Any:
+        """The params as `run` takes them. Raises `InvalidParams`."""
+        if not isinstance(self.params, type):
+            return self.params(params)
+        try:
+            return decode_as(self.params, params, self.name)
+        except ShapeError as error:
+            raise InvalidParams(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlVerb:
+    """What a plugin's commands may ask of a running daemon of their home: `ask_daemon("<plugin>/<name>", {...})`.
+
+    Whoever asks is the user the daemon runs as. What `run` returns is the answer, a JSON object; an `AhpdError`
+    it raises is told to whoever asked.
+    """
+
+    name: str
+    run: Callable[[HostApi, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
+
 class ChildProcess(Protocol):
     """A child of a session, in a process group of its own."""
 
@@ -128,6 +184,8 @@ class SessionRow:
     parent: str | None
     summary: Mapping[str, Any]
     busy: bool = False
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """As last put with the session; read back with the row, and not written with it."""
 
 
 @dataclass(frozen=True, slots=True)

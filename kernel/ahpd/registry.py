@@ -12,15 +12,19 @@ import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
+import click
+import msgspec
+
 from ahpd import log
-from ahpd.agents import Agent
+from ahpd.agents import Agent, described
 from ahpd.config import KERNEL_KEYS, SWITCHES, Config
 from ahpd.errors import AhpdError, PluginError, StartError
 from ahpd.plugins import Loader, Status, fence, judge, read_cache, row, write_cache
-from ahpd.ports import ConfigKey, Limit, PluginConfig, SessionStore
+from ahpd.ports import ConfigKey, ControlVerb, Limit, Method, PluginConfig, SessionStore
+from ahpd.protocol.shapes import PARAM_SHAPES
 from ahpd.schemas import bad_schema
 from ahpd.tools import Tool
 
@@ -28,6 +32,13 @@ T = TypeVar("T")
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 PROVIDER = re.compile(r"[a-z][a-z0-9+.-]*")
+METHOD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(/[A-Za-z][A-Za-z0-9]*)*")
+VERB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+KERNEL_VERBS = frozenset(
+    {"run", "demo", "plugin", "config", "status", "start", "stop", "restart", "reload", "help"}
+)
+"""Verbs of the command line that are ahpd's own, now or by promise."""
+GRANT = re.compile(r"[a-z][A-Za-z-]*:[a-z][A-Za-z-]*")
 TAKEN_SCHEMES = ("file", "http", "https")
 MOST = 1000
 """How many of one thing a plugin may declare, so that an endless generator ends."""
@@ -45,10 +56,17 @@ class Contribution:
 
     plugin: str
     module: object
+    given: PluginConfig
+    """The settings it declared this with."""
     keys: tuple[ConfigKey, ...] = ()
     tools: tuple[Tool, ...] = ()
     limits: tuple[Limit, ...] = ()
     agents: tuple[Agent, ...] = ()
+    described: tuple[Mapping[str, Any], ...] = ()
+    """What each of the agents says of itself: its `AgentInfo`, and its `settings`."""
+    methods: tuple[Method, ...] = ()
+    commands: tuple[click.Command, ...] = ()
+    verbs: tuple[ControlVerb, ...] = ()
 
     @property
     def provides(self) -> dict[str, list[str]]:
@@ -57,7 +75,7 @@ class Contribution:
             "agents": [agent.provider for agent in self.agents],
             "channels": [],
             "routes": [],
-            "commands": [],
+            "commands": [str(command.name) for command in self.commands],
         }
 
 
@@ -71,6 +89,16 @@ class Registry:
     tools: tuple[RegisteredTool, ...]
     limits: tuple[tuple[str, Limit], ...]
     agents: Mapping[str, tuple[str, Agent]]
+    described: Mapping[str, Mapping[str, Any]]
+    """By provider: the protocol's `AgentInfo`, with its `settings`. Asked once, when it is loaded."""
+    methods: Mapping[str, tuple[str, Method]]
+    """Commands of clients beside the protocol's own."""
+    capabilities: Mapping[str, Any]
+    """What those commands have `initialize` say."""
+    verbs: Mapping[str, tuple[str, ControlVerb]]
+    """What commands of plugins may ask of the daemon, by `<plugin>/<name>`, each with its plugin."""
+    commands: Mapping[str, click.Command]
+    """Verbs of the command line."""
     config_keys: Mapping[str, tuple[ConfigKey, ...]]
     """By plugin; the kernel's own are in `ahpd.config.KERNEL_KEYS`."""
     statuses: Mapping[str, Status]
@@ -150,11 +178,15 @@ def build(loader: Loader, config: Config, previous: Registry | None = None, *, s
         kept = previous.contributions.get(name) if previous else None
         if kept is None or kept.module is not loader.modules[name]:
             kept = _contribution(loader, name, config.plugin_config(name), keys[name])
+        elif _live_change(kept, config.plugin_config(name)):
+            kept = _asked_again(loader, kept, config.plugin_config(name))
         if kept is not None:
             contributions[name] = kept
     tools = [(name, tool.name, tool) for name, own in contributions.items() for tool in own.tools]
     agents = [(name, agent.provider, agent) for name, own in contributions.items() for agent in own.agents]
     tools, agents = _undisputed("the tool", tools, clashes), _undisputed("the agent", agents, clashes)
+    methods, capabilities = _methods(contributions, clashes)
+    commands = _commands(contributions, clashes)
     statuses = {name: loader.statuses[name] for name in config.ordered(loader.statuses)}
     for name, sentences in clashes.items():
         if name in contributions:
@@ -168,12 +200,35 @@ def build(loader: Loader, config: Config, previous: Registry | None = None, *, s
         tuple(RegisteredTool(name, tool) for name, _, tool in tools),
         tuple((name, limit) for name, own in contributions.items() for limit in own.limits),
         {provider: (name, agent) for name, provider, agent in agents},
+        {provider: _described_by(contributions[name], agent) for name, provider, agent in agents},
+        methods,
+        capabilities,
+        {f"{name}/{verb.name}": (name, verb) for name, own in contributions.items() for verb in own.verbs},
+        commands,
         keys,
         statuses,
         {name: status.reason for name, status in statuses.items() if status.state != "ready"},
         {name: frozenset().union(*found.values()) - {name} for name, found in clashes.items()},
         loader,
     )
+
+
+def _methods(
+    contributions: Mapping[str, Contribution], clashes: Clashes
+) -> tuple[dict[str, tuple[str, Method]], dict[str, Any]]:
+    """The commands nobody disputes, each with its plugin, and the capabilities they bring."""
+    claims = [(name, method.name, method) for name, own in contributions.items() for method in own.methods]
+    claims = _undisputed("the command", claims, clashes)
+    said = [(name, key, value) for name, _, method in claims for key, value in method.capabilities.items()]
+    said = _undisputed("the capability", said, clashes)
+    return {method.name: (name, method) for name, _, method in claims}, {key: value for _, key, value in said}
+
+
+def _commands(contributions: Mapping[str, Contribution], clashes: Clashes) -> dict[str, click.Command]:
+    claims = [
+        (name, str(command.name), command) for name, own in contributions.items() for command in own.commands
+    ]
+    return {spelled: command for _, spelled, command in _undisputed("the verb", claims, clashes)}
 
 
 def _insist(config: Config, statuses: Mapping[str, Status]) -> None:
@@ -257,13 +312,57 @@ def _contribution(
 ) -> Contribution | None:
     with fence(name, lambda failed: loader.drop(name, failed)):
         given = {"config": settings}
-        tools: list[Tool] = _ask(loader, name, "ahpd_tools", Tool, given)
+        tools = _tools(loader, name, settings)
         limits: list[Limit] = _ask(loader, name, "ahpd_limits", Limit, given)
         agents: list[Agent] = _ask(loader, name, "ahpd_agents", Agent, given)
-        _refuse(itertools.chain(_repeats("the tool", [tool.name for tool in tools]), *map(_bad_tool, tools)))
         _refuse(itertools.chain(_repeats("the agent", [agent.provider for agent in agents]), _bad_agents(agents)))
-        return Contribution(name, loader.modules[name], keys, tuple(tools), tuple(limits), tuple(agents))
+        methods: list[Method] = _ask(loader, name, "ahpd_methods", Method, given)
+        _refuse(itertools.chain(_repeats("the command", [each.name for each in methods]), _bad_methods(methods)))
+        commands: list[click.Command] = _ask(loader, name, "ahpd_commands", click.Command, given)
+        verbs: list[ControlVerb] = _ask(loader, name, "ahpd_control_verbs", ControlVerb, given)
+        _refuse(itertools.chain(_bad_commands(commands), _bad_verbs(verbs)))
+        return Contribution(
+            name,
+            loader.modules[name],
+            settings,
+            keys,
+            tuple(tools),
+            tuple(limits),
+            tuple(agents),
+            tuple(map(_described, agents)),
+            tuple(methods),
+            tuple(commands),
+            tuple(verbs),
+        )
     return None
+
+
+def _live_change(kept: Contribution, settings: PluginConfig) -> dict[str, Any]:
+    """The plugin's own live keys whose value is another one by now."""
+    changed = {}
+    for key in kept.keys:
+        before, now = (
+            (kept.given.settings, settings.settings) if key.daemon else (kept.given.options, settings.options)
+        )
+        if key.applies == "live" and now.get(key.name) != before.get(key.name):
+            changed[key.name] = now.get(key.name)
+    return changed
+
+
+def _asked_again(loader: Loader, kept: Contribution, settings: PluginConfig) -> Contribution | None:
+    """A plugin's tools with its live keys as they are now. All else it declared, and its other options, stay."""
+    live = {key.name for key in kept.keys if key.applies == "live" and not key.daemon}
+    options = {**kept.given.options, **{name: value for name, value in settings.options.items() if name in live}}
+    given = replace(settings, options=options)
+    with fence(kept.plugin, lambda failed: loader.drop(kept.plugin, failed)):
+        return replace(kept, given=given, tools=tuple(_tools(loader, kept.plugin, given)))
+    return None
+
+
+def _tools(loader: Loader, name: str, settings: PluginConfig) -> list[Tool]:
+    tools: list[Tool] = _ask(loader, name, "ahpd_tools", Tool, {"config": settings})
+    _refuse(itertools.chain(_repeats("the tool", [tool.name for tool in tools]), *map(_bad_tool, tools)))
+    return tools
 
 
 def _ask(loader: Loader, name: str, hook: str, kind: Any, given: Mapping[str, Any]) -> list[Any]:
@@ -330,7 +429,7 @@ def _bad_keys(keys: Sequence[ConfigKey]) -> Iterator[str]:
             yield f"the setting {key.name} is ahpd's own"
         elif not key.daemon and key.name in SWITCHES and key.name != "hostTools":
             yield f"the option {key.name} is ahpd's own"
-        elif reason := bad_schema(key.schema):
+        elif reason := bad_schema(key.schema) or _not_json(asdict(key)):
             yield f"the schema of the setting {key.name} is not valid: {reason}"
 
 
@@ -342,13 +441,57 @@ def check_tool(tool: Tool) -> None:
 def _bad_tool(tool: Tool) -> Iterator[str]:
     if not TOOL_NAME.fullmatch(tool.name):
         yield f"the tool name {tool.name!r} is not 1 to 64 letters, digits, _ or -"
-    # `type(...).__call__` is for objects that can be called; a plain function's is no coroutine function.
-    if not any(map(inspect.iscoroutinefunction, (tool.run, type(tool.run).__call__))):
+    if not _is_async(tool.run):
         yield f"the tool {tool.name} has a run that is not an async function"
     for words in (None, tool.compact, None if callable(tool.at_door) else tool.at_door):
         if reason := bad_input_schema(tool.input_schema(words)):
             yield f"the input schema of the tool {tool.name} is not valid: {reason}"
             return
+    if reason := _not_json(tool.definition()):
+        yield f"the definition of the tool {tool.name} is not valid: {reason}"
+
+
+def _is_async(run: object) -> bool:
+    # `type(...).__call__` is for objects that can be called; a plain function's is no coroutine function.
+    return any(map(inspect.iscoroutinefunction, (run, type(run).__call__)))
+
+
+def _bad_methods(methods: Sequence[Method]) -> Iterator[str]:
+    for method in methods:
+        if not isinstance(method.name, str) or not METHOD_NAME.fullmatch(method.name):
+            yield f"{method.name!r} is no name for a command"
+        elif method.name in PARAM_SHAPES:
+            yield f"the command {method.name} is the protocol's own"
+        elif method.grant is not None and not GRANT.fullmatch(method.grant):
+            yield f"the command {method.name} asks for {method.grant!r}, which is no grant"
+        elif not _is_async(method.run):
+            yield f"the command {method.name} has a run that is not an async function"
+        elif not callable(method.params) or inspect.iscoroutinefunction(method.params):
+            yield f"the command {method.name} has params that are neither a Struct nor a plain function"
+        elif isinstance(method.params, type) and not issubclass(method.params, msgspec.Struct):
+            yield f"the command {method.name} has params of a class that is no msgspec.Struct"
+        elif not isinstance(method.capabilities, Mapping):
+            yield f"the command {method.name} has capabilities that are no mapping"
+        elif reason := _not_json(dict(method.capabilities)):
+            yield f"the capabilities of the command {method.name} are not valid: {reason}"
+
+
+def _bad_commands(commands: Sequence[click.Command]) -> Iterator[str]:
+    yield from _repeats("the verb", [str(command.name) for command in commands])
+    for command in commands:
+        if not isinstance(command.name, str) or not VERB.fullmatch(command.name):
+            yield f"{command.name!r} is no name for a verb"
+        elif command.name in KERNEL_VERBS:
+            yield f"the verb {command.name} is ahpd's own"
+
+
+def _bad_verbs(verbs: Sequence[ControlVerb]) -> Iterator[str]:
+    yield from _repeats("the control verb", [verb.name for verb in verbs])
+    for verb in verbs:
+        if not isinstance(verb.name, str) or not VERB.fullmatch(verb.name):
+            yield f"{verb.name!r} is no name for a control verb"
+        elif not _is_async(verb.run):
+            yield f"the control verb {verb.name} has a run that is not an async function"
 
 
 def _bad_agents(agents: Sequence[Agent]) -> Iterator[str]:
@@ -358,6 +501,27 @@ def _bad_agents(agents: Sequence[Agent]) -> Iterator[str]:
             yield f"the agent id {provider!r} is not a lower-case URI scheme"
         elif provider in TAKEN_SCHEMES or provider.startswith("ahp-"):
             yield f"the agent id {provider} is a URI scheme that means something else"
+
+
+def _described(agent: Agent) -> Mapping[str, Any]:
+    """Raises `PluginError` for what no client could be sent."""
+    made = {**described(agent), "settings": {name: dict(schema) for name, schema in agent.settings().items()}}
+    if reason := _not_json(made):
+        raise PluginError(f"what the agent {agent.provider} says of itself is not valid: {reason}")
+    return made
+
+
+def _described_by(contribution: Contribution, agent: Agent) -> Mapping[str, Any]:
+    return contribution.described[contribution.agents.index(agent)]
+
+
+def _not_json(value: Any) -> str | None:
+    """Why a value cannot be sent. What cannot is refused when it is declared, not when somebody is to be told."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"it is not JSON: {error}"
+    return None
 
 
 def bad_input_schema(schema: Mapping[str, Any]) -> str | None:

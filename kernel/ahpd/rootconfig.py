@@ -331,7 +331,7 @@ def _write(registry: Registry, given: Mapping[str, Any]) -> Config | None:
     if not edits:
         return None
     try:
-        edit(config.writable, edits, patience=PATIENCE)
+        edit(config.writable, edits, patience=PATIENCE, private=any(map(registry.config.keeps_secret, edits)))
     except ConfigError as error:
         raise Rejected(f"{', '.join(given)} cannot be changed: {error.sentence}") from error
     except (ValueError, TypeError, OSError) as error:

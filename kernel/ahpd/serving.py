@@ -22,6 +22,7 @@ from ahpd.host import STOP_SECONDS, Host
 from ahpd.plugins import Loader
 from ahpd.registry import Registry
 from ahpd.session.live import now
+from ahpd.tooling.fence import in_plugin
 
 if TYPE_CHECKING:
     from ahpd.wire.listener import Listener
@@ -76,6 +77,7 @@ async def _serve_stdio(host: Host, stopping: trio.Event) -> None:
 
     async with host.running(), trio.open_nursery() as nursery:
         await nursery.start(_stop_on_signals, stopping)
+        nursery.start_soon(_give_up, host, stopping)
         nursery.start_soon(transport.run)
         with trio.CancelScope() as attending:
             nursery.start_soon(_stop_when, transport.lost.wait, attending)
@@ -166,6 +168,9 @@ def _verbs(host: Host, stopping: trio.Event) -> control.Handler:
         if verb == "stop":
             stopping.set()
             return {"stopping": True}
+        if found := host.registry.verbs.get(verb):
+            plugin, added = found
+            return await in_plugin(plugin, verb, lambda: added.run(host.operations, args))
         raise AhpdError(f"a running ahpd does not know {verb}")
 
     return answer

@@ -125,6 +125,8 @@ class Channel:
     number: int
     """Counts channels: another one under the same URI is another channel."""
     subscribers: dict[Subscriber, Spelling | None] = field(default_factory=dict)
+    shown_in_part: bool = False
+    """Whether somebody who watches may have been shown only the newest turns of `state`."""
 
 
 class State:

@@ -150,6 +150,22 @@ class Tool:
             schema["required"] = list(required)
         return schema
 
+    def definition(self, wording: Wording | None = None) -> dict[str, Any]:
+        """The protocol's `ToolDefinition`, in the given words."""
+        title = self.title if wording is None or wording.title is None else wording.title
+        description = self.description
+        if wording is not None and wording.description is not None:
+            description = wording.description
+        made: dict[str, Any] = {"name": self.name}
+        if title is not None:
+            made["title"] = title
+        if description:
+            made["description"] = description
+        made["inputSchema"] = self.input_schema(wording)
+        if self.annotations is not None:
+            made["annotations"] = dict(self.annotations)
+        return made
+
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:

@@ -427,3 +427,77 @@ def test_flags_of_plugins_and_their_options_reach_the_run(home: Home) -> None:
         "--plugin", "loud", "--plugin-option", "loud.volume=12", code=2
     )
     assert not (home.root / "run" / "daemon.json").exists()
+
+
+# Verbs of plugins
+
+SAYS = """
+import click
+from ahpd import AhpdError, hookimpl
+
+@click.command("say")
+@click.argument("what")
+def say(what):
+    if what == "no":
+        raise AhpdError("no is no word")
+    click.echo(what)
+
+@hookimpl
+def ahpd_commands():
+    return [say]
+"""
+
+
+def test_a_verb_of_a_plugin_is_run_and_remembered(home: Home) -> None:
+    install(home.site, "ahpd-says", {"says": SAYS})
+    home.ahpd("plugin", "enable", "says")
+    assert "Commands of plugins" not in home.ahpd("--help").stdout, "nothing was learned yet"
+    done = home.ahpd("say", "hello")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
+    assert home.refused("say", "no", code=1) == "ahpd: no is no word"
+    assert "Of the plugin says." in home.ahpd("--help").stdout
+    assert home.rows()["says"]["provides"]["commands"] == ["say"]
+    assert home.refused("sya", "x", code=2) == "ahpd: there is no verb sya; did you mean say?"
+    home.ahpd("plugin", "disable", "says")
+    assert "which is off; ahpd plugin enable says" in home.refused("say", "hello", code=1)
+    assert "Of the plugin says." not in home.ahpd("--help").stdout
+
+
+def test_a_broken_plugin_breaks_no_verb_of_ahpds_and_none_of_another_plugin(home: Home) -> None:
+    install(home.site, "ahpd-says", {"says": SAYS})
+    install(home.site, "ahpd-broken", {"broken": BROKEN})
+    home.ahpd("plugin", "enable", "says")
+    home.ahpd("plugin", "enable", "broken")
+    mark = home.site / "broken.mark"
+    mark.unlink(missing_ok=True)
+    for args in (["--help"], ["config", "get"], ["plugin", "--help"]):
+        assert home.ahpd(*args).returncode == 0
+        assert not mark.exists()
+    assert home.ahpd("say", "hello").stdout == "hello\n"
+    mark.unlink()
+    assert home.ahpd("say", "hello").stdout == "hello\n"
+    assert not mark.exists(), "only the plugin that is known to have the verb is loaded"
+    (home.site / "says.py").write_text("raise RuntimeError('broken later')")
+    assert "plugin says: it raised RuntimeError: broken later" in home.refused("say", "hello", code=1)
+
+
+def test_two_plugins_with_one_verb_and_one_that_takes_a_verb_of_ahpds(home: Home) -> None:
+    install(home.site, "ahpd-says", {"says": SAYS})
+    install(home.site, "ahpd-talks", {"talks": SAYS})
+    install(home.site, "ahpd-takes", {"takes": SAYS.replace('"say"', '"config"')})
+    for name in ("says", "talks", "takes"):
+        home.ahpd("plugin", "enable", name)
+    assert "no verb say" in home.refused("say", "hello", code=2)
+    shown = home.rows(code=1)
+    assert "the verb say is declared by says and talks; neither is used" in shown["says"]["reason"]
+    assert "the verb config is ahpd's own" in shown["takes"]["reason"]
+    assert home.ahpd("config", "get").returncode == 0
+    home.ahpd("plugin", "disable", "talks")
+    assert home.ahpd("say", "hello").stdout == "hello\n"
+
+
+def test_every_verb_of_ahpds_is_reserved() -> None:
+    from ahpd.cli import cli
+    from ahpd.registry import KERNEL_VERBS
+
+    assert set(cli.commands) <= KERNEL_VERBS

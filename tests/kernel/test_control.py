@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
-from ahpd import control
+from ahpd import ControlVerb, control
 from ahpd.errors import AhpdError, StartError
 from ahpd.places import Places
+from ahpd.serving import _verbs
 
 
 @pytest.fixture
@@ -136,3 +138,31 @@ async def test_a_home_too_deep_for_a_socket(tmp_path: Path, monkeypatch: pytest.
 def test_the_client_half_imports_no_trio() -> None:
     code = "import sys, ahpd.control; sys.exit('trio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What plugins answer at the door
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (AhpdError("not today"), "not today"),
+        (SystemExit(1), "dice/roll failed in the plugin dice; the host's log has the details"),
+        (KeyError("x"), "dice/roll failed in the plugin dice; the host's log has the details"),
+    ],
+)
+async def test_a_verb_of_a_plugin_never_takes_the_daemon_along(fault: BaseException, told: str) -> None:
+    async def roll(host: Any, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        if args.get("well"):
+            return {"host": host, "args": dict(args)}
+        raise fault
+
+    registry = SimpleNamespace(verbs={"dice/roll": ("dice", ControlVerb("roll", roll))})
+    host: Any = SimpleNamespace(registry=registry, operations="operations")
+    ask = _verbs(host, trio.Event())
+    assert await ask("dice/roll", {"well": True}) == {"host": "operations", "args": {"well": True}}
+    with pytest.raises(AhpdError) as caught:
+        await ask("dice/roll", {})
+    assert caught.value.sentence == told
+    with pytest.raises(AhpdError, match="a running ahpd does not know dice/throw"):
+        await ask("dice/throw", {})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-from ahpd import ConfigKey, Tool, ToolCall, hookimpl
+from ahpd import ConfigKey, ControlVerb, Method, Model, Tool, ToolCall, hookimpl
 from ahpd.config import Config, Overrides
 from ahpd.errors import ConfigError, StartError
 from ahpd.plugins import Discovery, Found, Loader, Status, read_cache
@@ -333,3 +335,171 @@ def test_the_report_says_each_thing_once(capsys: pytest.CaptureFixture[str]) -> 
     assert "Traceback" in said
     build(registry.loader, registry.config, registry).report(registry)
     assert capsys.readouterr().err == ""
+
+
+# Commands of clients
+
+
+async def serve(call: Any) -> None: ...
+
+
+def not_async(*arguments: Any) -> Any: ...
+
+
+async def serve_verb(host: Any, args: Any) -> dict[str, Any]:
+    return {}
+
+
+def method(name: str, **more: Any) -> Method:
+    return Method(name, more.pop("grant", None), more.pop("params", dict), more.pop("run", serve), **more)
+
+
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        (
+            [method("createSession", params=lambda params: params)],
+            "the command createSession is the protocol's own",
+        ),
+        ([method("no spaces", params=lambda params: params)], "'no spaces' is no name for a command"),
+        ([method("x/y", params=lambda params: params)] * 2, "it declares the command x/y twice"),
+        ([method("x/y", params=lambda params: params, grant="everything")], "'everything', which is no grant"),
+        ([method("x/y", params=lambda params: params, run=print)], "a run that is not an async function"),
+        ([method("x/y")], "params of a class that is no msgspec.Struct"),
+        ([method("x/y", params=dict.get, capabilities=["x"])], "capabilities that are no mapping"),
+        ([method("x/y", params=dict.get, capabilities={"x": object()})], "it is not JSON"),
+        ([method("x/y", params=serve)], "neither a Struct nor a plain function"),
+        ([tool("x")], "ahpd_methods must return a list of Method; one item is a Tool"),
+    ],
+)
+def test_a_command_that_cannot_be_served_costs_its_plugin(declared: list[Any], reason: str) -> None:
+    registry = built(bad=module(methods=lambda: declared), good=module(tools=lambda: [tool("t")]))
+    assert reason in registry.statuses["bad"].reason
+    assert registry.statuses["bad"].state == "error"
+    assert registry.methods == {}
+    assert [each.tool.name for each in registry.tools] == ["t"]
+
+
+def test_two_commands_of_one_name_are_both_lost_and_so_are_two_capabilities() -> None:
+    def declares(*methods: Method) -> Any:
+        return module(methods=lambda: list(methods))
+
+    one, other = method("x/y", params=lambda params: params), method("x/y", params=lambda params: params)
+    mine = method("a/b", params=lambda params: params, capabilities={"x.can": True, "a.can": 1})
+    yours = method("c/d", params=lambda params: params, capabilities={"x.can": True})
+    registry = built(a=declares(one, mine), b=declares(other, yours))
+    assert set(registry.methods) == {"a/b", "c/d"}
+    assert registry.capabilities == {"a.can": 1}
+    for name in "ab":
+        assert "the command x/y is declared by a and b; neither is used" in registry.statuses[name].reason
+        assert "the capability x.can is declared by a and b" in registry.statuses[name].reason
+
+
+# Verbs of the command line, and of the control door
+
+
+@pytest.mark.parametrize(
+    ("hooks", "reason"),
+    [
+        ({"commands": [click.Command("run")]}, "the verb run is ahpd's own"),
+        ({"commands": [click.Command("No Verb")]}, "'No Verb' is no name for a verb"),
+        ({"commands": [click.Command("say"), click.Command("say")]}, "it declares the verb say twice"),
+        ({"commands": [print]}, "ahpd_commands must return a list of Command"),
+        ({"control_verbs": [ControlVerb("a/b", serve_verb)]}, "'a/b' is no name for a control verb"),
+        (
+            {"control_verbs": [ControlVerb("list", not_async)]},
+            "list has a run that is not an async",
+        ),
+        ({"control_verbs": [ControlVerb("list", serve_verb)] * 2}, "it declares the control verb list twice"),
+    ],
+)
+def test_a_verb_that_cannot_be_had_costs_its_plugin(hooks: dict[str, Any], reason: str) -> None:
+    registry = built(bad=module(**hooks), good=module(tools=lambda: [tool("t")]))
+    assert reason in registry.statuses["bad"].reason
+    assert (registry.commands, registry.verbs) == ({}, {})
+    assert names(registry) == [("good", "t")]
+
+
+def test_control_verbs_carry_the_name_of_their_plugin() -> None:
+    verb = ControlVerb("list", serve_verb)
+    registry = built(a=module(control_verbs=[verb]), b=module(control_verbs=[verb]))
+    assert registry.verbs == {"a/list": ("a", verb), "b/list": ("b", verb)}
+    assert registry.problems == {}
+
+
+# What can be sent
+
+
+class Told(Agent):
+    def __init__(self, **said: Any) -> None:
+        super().__init__("x")
+        self.said = said
+
+    def _answer(self, question: str, otherwise: Any) -> Any:
+        if isinstance(answer := self.said.get(question, otherwise), Exception):
+            raise answer
+        return answer
+
+    def models(self) -> list[Any]:
+        return list(self._answer("models", []))
+
+    def settings(self) -> dict[str, Any]:
+        return dict(self._answer("settings", {}))
+
+    def capabilities(self) -> dict[str, Any]:
+        return dict(self._answer("capabilities", {}))
+
+
+@pytest.mark.parametrize(
+    ("hooks", "reason"),
+    [
+        ({"agents": [Told(models=RuntimeError("no models today"))]}, "no models today"),
+        (
+            {"agents": [Told(models=[Model("m", "M", {"x": object()})])]},
+            "what the agent x says of itself is not valid",
+        ),
+        ({"agents": [Told(settings={"s": {"type": "string", "default": object()}})]}, "it is not JSON"),
+        ({"agents": [Told(capabilities={"x": object()})]}, "it is not JSON"),
+        ({"tools": [tool("t", annotations={"x": object()})]}, "the definition of the tool t is not valid"),
+        ({"config_keys": [ConfigKey("k", {"type": "string"}, object())]}, "the setting k is not valid"),
+    ],
+)
+def test_what_no_client_could_be_sent_costs_its_plugin(hooks: dict[str, Any], reason: str) -> None:
+    registry = built(bad=module(**hooks), good=module(agents=[Agent("y")]))
+    assert reason in registry.statuses["bad"].reason
+    assert [told["provider"] for told in registry.described.values()] == ["y"]
+
+
+def test_agents_are_asked_once_what_they_say_of_themselves() -> None:
+    agent, asked = Told(), []
+    agent.models = lambda: asked.append(1) or []  # type: ignore[method-assign, func-returns-value]
+    loader = loaded(one=module(agents=[agent]))
+    again = build(loader, loader.config, build(loader, loader.config))
+    assert asked == [1]
+    assert again.described["x"]["settings"] == {}
+
+
+# Live settings
+
+
+def test_tools_follow_a_live_key_and_wait_with_the_others() -> None:
+    declared = [
+        ConfigKey("sides", {"type": "integer"}, 6, applies="live"),
+        ConfigKey("name", {"type": "string"}, "die"),
+    ]
+
+    def tools(config: Any) -> list[Tool]:
+        return [tool(f"{config.options['name']}_{config.options['sides']}")]
+
+    loader = loaded(dice=module(config_keys=declared, tools=tools, limits=[Limit("l")]))
+    first = build(loader, loader.config)
+
+    def after(*options: str) -> Registry:
+        typed = replace(loader.config.overrides, plugin_options=options)
+        return build(loader, replace(loader.config, overrides=typed).reload(), first)
+
+    assert names(after("dice.name=cube")) == [("dice", "die_6")]
+    assert after().tools[0].tool is first.tools[0].tool
+    both = after("dice.name=cube", "dice.sides=20")
+    assert names(both) == [("dice", "die_20")]
+    assert both.limits == first.limits

@@ -56,7 +56,16 @@ def many(item: Any) -> Any:
 # -- parts -----------------------------------------------------------------------------------------
 
 Words = str | shape(markdown=str)
-_Attachment = shape(type=Id, label=str | None, uri=Uri | None, resource=Uri | None)
+
+
+def _check_attachment(attachment: Any) -> None:
+    if attachment.type == "chat" and attachment.resource is None:
+        raise ValueError("resource is missing")
+
+
+_Attachment = shape(
+    _check_attachment, type=Id, label=str | None, uri=Uri | None, resource=Uri | None, endTurn=Id | None
+)
 _Model = shape(id=Id, config=dict[str, str | int | float | bool | None] | None)
 _Tool = shape(
     name=str,

@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from ahpd.errors import InvalidParams
+from ahpd.log import get
 from ahpd.ports import SessionRow
 from ahpd.protocol.times import read_time
 from ahpd.session.live import LiveSession
@@ -123,9 +124,12 @@ class Catalogue:
                 session, told = self._sessions.get(uri), self._told.get(uri)
                 if session is None:
                     continue
-                self.keep(session)
-                if told is not None:
-                    self._tell_changes(session, told)
+                try:
+                    self.keep(session)
+                    if told is not None:
+                        self._tell_changes(session, told)
+                except Exception:  # one session's surprise is not the list's
+                    get("ahpd.catalogue").exception("a session cannot be kept", session=uri)
 
     def _tell_changes(self, session: LiveSession, told: Json) -> None:
         summary = self._told[session.uri] = self.summary(session)

@@ -5,7 +5,7 @@ Every change of a chat's state goes through `dispatch` here, so that no caller c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -17,9 +17,12 @@ from ahpd.session.keeper import Keeper
 from ahpd.session.live import LiveChat, LiveSession, now
 from ahpd.state import Envelope, Json, State
 
-SHARED = ("title", "status", "activity", "modifiedAt", "changes", "interactivity", "movable")
-"""Fields a chat's state has in common with its entry in the session's catalogue."""
+SHARED = ("status", "activity", "modifiedAt", "changes", "interactivity", "movable", "workingDirectories")
+"""Fields a chat's state has in common with its entry in the session's catalogue, and that change in the state.
+No action changes a chat's title there: the entry has it, and the session when it is the default chat's."""
 TITLE_LENGTH = 200
+TAIL = 50
+"""Turns of a forked chat that are held in memory; older ones are read when they are asked for."""
 
 
 class Chats:
@@ -36,6 +39,30 @@ class Chats:
 
     def session_state(self, session: LiveSession) -> Json:
         return self.state.channels[session.uri].state
+
+    def directories(self, chat: LiveChat) -> list[str]:
+        """Where a chat works: in directories of its own, or else in all of its session's."""
+        everywhere = list(self.session_state(chat.session).get("workingDirectories") or ())
+        own = self.chat_state(chat).get("workingDirectories") or ()
+        return [directory for directory in own if directory in everywhere] or everywhere
+
+    def change_directories(
+        self, session: LiveSession, action: Json, origin: Mapping[str, Any] | None = None
+    ) -> None:
+        """Change where a session works. Its chats follow, and their agents open there with their next turn."""
+        self.dispatch_session(session, action, origin)
+        for chat in session.chats.values():
+            chat.stale = True
+            self._keep_within(chat, action.get("replacement"))
+
+    def _keep_within(self, chat: LiveChat, replacement: str | None) -> None:
+        """Take away the directories of a chat that its session has no more; what replaced one takes its place."""
+        everywhere = self.session_state(chat.session).get("workingDirectories") or ()
+        for gone in self.chat_state(chat).get("workingDirectories") or ():
+            if gone not in everywhere:
+                if replacement is not None:
+                    self.dispatch(chat, {"type": "chat/workingDirectorySet", "directory": replacement})
+                self.dispatch(chat, {"type": "chat/workingDirectoryRemoved", "directory": gone})
 
     def dispatch(self, chat: LiveChat, action: Json, origin: Mapping[str, Any] | None = None) -> Envelope:
         """Apply an action to a chat, then bring its session's catalogue and the root list up to date."""
@@ -54,9 +81,14 @@ class Chats:
             return
         self.update_entry(chat, changes)
         was, is_now = before.get("status", IDLE) & BUSY, after.get("status", IDLE) & BUSY
-        if was != is_now:
+        if was != is_now and not self._is_busy_beside(chat):
             self._busy += 1 if is_now else -1
             self._tell_busy()
+
+    def _is_busy_beside(self, chat: LiveChat) -> bool:
+        """Whether another chat of its session runs a turn: the root counts sessions."""
+        others = (other for other in chat.session.chats.values() if other is not chat)
+        return any(self.chat_state(other).get("status", IDLE) & BUSY for other in others)
 
     def update_entry(self, chat: LiveChat, changes: Json) -> None:
         """Change a chat's entry in its session's catalogue."""
@@ -97,13 +129,19 @@ class Chats:
         title: str = "",
         origin: Json | None = None,
         turns: list[Json] | None = None,
+        directories: Sequence[str] = (),
     ) -> LiveChat:
-        """A further chat of a session, announced to everybody who watches the session."""
+        """A further chat of a session, announced to everybody who watches the session. Raises `AlreadyExists`."""
         uri = uri or names.chat_uri(str(uuid4()), session.uri)
         chat, entry = self.new_chat(session, uri, title, origin or {"kind": "user"}, movable=True)
+        channel = self.state.channels[uri]
+        if directories:
+            entry["workingDirectories"] = list(directories)
+            channel.state = {**channel.state, "workingDirectories": list(directories)}
         if turns:
-            channel = self.state.channels[uri]
-            channel.state = {**channel.state, "turns": turns}
+            channel.state = {**channel.state, "turns": turns[-TAIL:]}
+            if len(turns) > TAIL:
+                channel.state["turnsNextCursor"] = turns[-TAIL]["id"]
             chat.turn_ids.update(turn["id"] for turn in turns)
         self.keeper.chat(chat, tuple(turns or ()))
         self.dispatch_session(session, {"type": "session/chatAdded", "summary": entry})
@@ -115,7 +153,7 @@ class Chats:
         self._index.place_chat(uri, session.uri)
         self.state.open(uri, "chat", state)
         chat.turn_ids.update(turn["id"] for turn in state["turns"])
-        if state.get("status", IDLE) & BUSY:
+        if state.get("status", IDLE) & BUSY and not self._is_busy_beside(chat):
             self._busy += 1
         return chat
 
@@ -163,6 +201,7 @@ class Chats:
     def adopted(self, chat: LiveChat) -> None:
         """A chat has come into another session: where it is found, and kept, follows."""
         self._index.place_chat(chat.uri, chat.session.uri)
+        self._keep_within(chat, None)
         self.keeper.chat(chat)
 
     def title_of(self, chat: LiveChat) -> str:

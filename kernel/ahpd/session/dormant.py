@@ -147,7 +147,10 @@ class Dormant:
 
 
 def _is_quiet(session: LiveSession) -> bool:
-    return all(chat.turn is None and not chat.settling for chat in session.chats.values())
+    return not any(
+        chat.turn is not None or chat.settling or (chat.background is not None and chat.background.goes_on)
+        for chat in session.chats.values()
+    )
 
 
 def chats_of(summary: Mapping[str, Any]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from ahpd.access import Principal
 from ahpd.agents import Answer, Decision
 from ahpd.errors import Rejected
+from ahpd.session.attachments import Attachments
 from ahpd.session.chats import TITLE_LENGTH, Chats
 from ahpd.session.live import LiveChat, LiveSession, QueuedMessage
 from ahpd.session.presence import Presence
@@ -29,8 +30,8 @@ ARCHIVED = 64
 class Inbound:
     """Applies actions that clients dispatched. `origin` is `{clientId, clientSeq}` of the sender."""
 
-    def __init__(self, chats: Chats, turns: Turns, presence: Presence) -> None:
-        self.chats, self.turns, self.presence = chats, turns, presence
+    def __init__(self, chats: Chats, turns: Turns, presence: Presence, attachments: Attachments) -> None:
+        self.chats, self.turns, self.presence, self.attachments = chats, turns, presence, attachments
 
     def to_chat(self, chat: LiveChat, action: Json, origin: Origin, principal: Principal) -> None:
         """Raises `Rejected` with the reason its sender is told."""
@@ -46,13 +47,13 @@ class Inbound:
         self._require_open(chat)
         message = action["message"]
         self._require_user(message)
-        if action["turnId"] in chat.turn_ids:
+        if chat.session.has_turn(action["turnId"]) or action["turnId"] in chat.older_turns:
             raise Rejected("This turn has already been started")
         if chat.turn is not None:
             raise Rejected("A turn is running in this chat; queue the message or cancel the turn first")
         self.turns.begin(
             chat,
-            message,
+            self.attachments.pin(principal, chat.session, message),
             principal,
             turn_id=action["turnId"],
             started_at=action["startedAt"],
@@ -104,6 +105,7 @@ class Inbound:
             raise Rejected(f"This chat has no completed turn {turn_id}")
         self.turns.cancel(chat)
         self.chats.dispatch(chat, action, origin)
+        chat.older_turns.clear()
         self.chats.keeper.truncated(chat, turn_id)
         self.turns.forget_history(chat)
 
@@ -117,7 +119,7 @@ class Inbound:
             raise Rejected(f"{action['id']} is a {other} message of this chat already")
         kept = QueuedMessage(principal, principal.id)
         put = self.turns.queue if action["kind"] == "queued" else self.turns.steer
-        put(chat, action["id"], action["message"], kept, origin)
+        put(chat, action["id"], self.attachments.pin(principal, chat.session, action["message"]), kept, origin)
 
     def remove_pending(self, chat: LiveChat, action: Json, origin: Origin, principal: Principal) -> None:
         if all(entry["id"] != action["id"] for entry in self._pending(chat, action["kind"])):
@@ -139,10 +141,29 @@ class Inbound:
         self.chats.dispatch(chat, action, origin)
 
     def chat_directory(self, chat: LiveChat, action: Json, origin: Origin, principal: Principal) -> None:
-        directories = self.chats.session_state(chat.session).get("workingDirectories", [])
-        if action["directory"] not in directories:
+        allowed = list(self.chats.session_state(chat.session).get("workingDirectories", []))
+        if action["type"] == "chat/workingDirectoryRemoved":
+            allowed += self.chats.chat_state(chat).get("workingDirectories", [])
+        if action["directory"] not in allowed:
             raise Rejected("A chat works in directories of its session only")
+        self._several_directories(chat.session)
+        self._require_rest(chat)
+        chat.stale = True
         self.chats.dispatch(chat, action, origin)
+
+    @staticmethod
+    def _several_directories(session: LiveSession) -> Mapping[str, Any]:
+        """What the session's agent can do with more than one directory."""
+        capabilities = {} if session.agent is None else session.agent.capabilities()
+        capability: Mapping[str, Any] | None = capabilities.get("multipleWorkingDirectories")
+        if capability is None:
+            raise Rejected(f"{session.provider} works in the directory it was started in")
+        return capability
+
+    @staticmethod
+    def _require_rest(*chats: LiveChat) -> None:
+        if any(chat.turn is not None for chat in chats):
+            raise Rejected("A turn is running; directories can change when it has ended")
 
     # -- what a turn waits for --------------------------------------------------------------------------
 
@@ -303,10 +324,7 @@ class Inbound:
             raise Rejected("A client may speak for itself only")
 
     def session_directory(self, session: LiveSession, action: Json, origin: Origin) -> None:
-        agent = session.agent
-        capability = None if agent is None else agent.capabilities().get("multipleWorkingDirectories")
-        if agent is None or capability is None:
-            raise Rejected(f"{session.provider} works in the directory it was started in")
+        capability = self._several_directories(session)
         directories = self.chats.session_state(session).get("workingDirectories", [])
         is_first = bool(directories) and action["directory"] == directories[0]
         if is_first and action["type"] == "session/workingDirectoryRemoved":
@@ -316,8 +334,9 @@ class Inbound:
             and action["type"] == "session/workingDirectoryReplaced"
             and not capability.get("primaryReplacement")
         ):
-            raise Rejected(f"{agent.display_name} cannot change its first directory")
-        self.chats.dispatch_session(session, action, origin)
+            raise Rejected(f"{session.provider} cannot change its first directory")
+        self._require_rest(*session.chats.values())
+        self.chats.change_directories(session, action, origin)
 
     def customization(self, session: LiveSession, action: Json, origin: Origin) -> None:
         known = self.chats.session_state(session).get("customizations", [])

@@ -37,6 +37,8 @@ OPEN_ACTIONS = 500
 """Actions outside turns after which a chat is put."""
 _KEPT_KINDS = frozenset({"session", "chat"})
 _TRANSIENT = ("serverTools", "activeClients", "inputNeeded")
+_NOT_OF_A_CHAT = ("turns", "backgroundWork")
+"""Kept as rows of their own, or gone with the process that did it."""
 
 
 class Keeper:
@@ -101,7 +103,7 @@ class Keeper:
     def chat(self, chat: LiveChat, turns: tuple[Json, ...] = (), replace: bool = False) -> None:
         """Put a chat: its state as it is now, and turns that have been completed since."""
         state = self._state.channels[chat.uri].state
-        kept = {key: value for key, value in state.items() if key != "turns"}
+        kept = {key: value for key, value in state.items() if key not in _NOT_OF_A_CHAT}
         self._open.pop(chat.uri, None)
         self.store.write(PutChat(chat.session.uri, chat.uri, kept, chat_record(chat), turns, replace))
 
@@ -137,6 +139,7 @@ class Keeper:
             session.parent,
             self._summary(session),
             busy,
+            _session_record(session),
         )
 
 
@@ -145,6 +148,7 @@ def _session_record(session: LiveSession) -> Json:
         "provider": session.provider,
         "createdAt": session.created_at,
         "owner": session.owner,
+        "settings": dict(session.values),
         "strategy": session.strategy,
     }
 
@@ -155,15 +159,13 @@ def chat_record(chat: LiveChat) -> Json:
         message_id: {"principal": kept.principal.id, "by": kept.by, "revision": kept.revision}
         for message_id, kept in chat.queue.items()
     }
-    record: Json = dict(chat.kept)
-    if queue:
-        record["queue"] = queue
-    return record
+    record: Json = {"queue": queue, "kept": dict(chat.kept)}
+    return {part: value for part, value in record.items() if value}
 
 
 def restore_record(chat: LiveChat, record: Mapping[str, Any], principal: Callable[[str | None], Any]) -> None:
     """Take a chat's record back. `principal` finds the person an id stands for now."""
-    chat.kept = {key: value for key, value in record.items() if key != "queue"}
+    chat.kept = dict(record.get("kept") or {})
     for message_id, kept in record.get("queue", {}).items():
         who = principal(kept.get("principal"))
         chat.queue[message_id] = QueuedMessage(who, kept.get("by"), int(kept.get("revision", 1)))

@@ -56,6 +56,15 @@ class Running(Protocol):
         ...
 
 
+class Background(Protocol):
+    """Work of a chat's agent beside its turns, as far as the chat's record needs to know it."""
+
+    @property
+    def goes_on(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class QueuedMessage:
     """What the host keeps of a queued message beside the protocol's `{id, message}`."""
@@ -81,6 +90,10 @@ class LiveChat:
     turn: Running | None = None
     queue: dict[str, QueuedMessage] = field(default_factory=dict)
     turn_ids: set[str] = field(default_factory=set)
+    older_turns: set[str] = field(default_factory=set)
+    """Completed turns that were seen in the store and are not in memory."""
+    background: Background | None = None
+    """What the open agent has left running beside its turns."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What plugins keep on this chat, by key; plain JSON."""
     after_turn: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
@@ -128,6 +141,10 @@ class LiveSession:
 
     def __post_init__(self) -> None:
         self.settings = MappingProxyType(self.values)
+
+    def has_turn(self, turn_id: str) -> bool:
+        """Whether one of its chats has, or had, a turn of that id: a fork has turns in common with its source."""
+        return any(turn_id in chat.turn_ids for chat in self.chats.values())
 
     def spelling(self, alias: str) -> SessionSpelling | None:
         """The one shared spelling for an alias; `None` for the held name itself."""

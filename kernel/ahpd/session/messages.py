@@ -94,7 +94,7 @@ class Messages:
         live = await self.chat(chat)
         old = self._own_queued(live, message, expected, by)
         changed = {**old["message"], "text": text}
-        self._turns.queue(live, message, changed, live.queue[message])
+        self._turns.queue(live, message, changed, QueuedMessage(principal, by))
         return Sent(message, expected + 1, "replaced")
 
     async def cancel_queued(

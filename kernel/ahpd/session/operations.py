@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from ahpd.access import Gatekeeper, Principal
 from ahpd.agents import Agent
-from ahpd.errors import InvalidParams, NotFound, SessionNotFound, TurnInProgress
+from ahpd.errors import InvalidParams, NotFound, Rejected, SessionNotFound, TurnInProgress
 from ahpd.lineage import SessionTrees
 from ahpd.ports import SessionRow
-from ahpd.session import names
+from ahpd.session.attachments import Attachments
 from ahpd.session.catalogue import Catalogue
 from ahpd.session.chats import TITLE_LENGTH, Chats
 from ahpd.session.dormant import Dormant, chats_of
@@ -46,14 +46,16 @@ class Operations(Messages):
         catalogue: Catalogue,
         lineage: SessionTrees,
         agents: Callable[[], Mapping[str, Agent]],
+        described: Callable[[], list[Json]],
         settings: Callable[[], Mapping[str, Any]],
         principal: Callable[[str | None], Principal],
     ) -> None:
         super().__init__(gatekeeper, sessions, dormant, chats, turns)
         self.principal = principal
+        self.attachments = Attachments(gatekeeper, sessions, dormant, turns.history)
         self._moves = Moves(sessions, chats, turns)
         self._catalogue, self.lineage = catalogue, lineage
-        self._agents, self._settings = agents, settings
+        self._agents, self._described, self._settings = agents, described, settings
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -62,7 +64,7 @@ class Operations(Messages):
     # -- reading ----------------------------------------------------------------------------------------
 
     def agents(self, principal: Principal) -> list[Json]:
-        return [{**agent_info(agent), "settings": schema_of(agent)} for agent in self._agents().values()]
+        return self._described()
 
     def sessions(self, principal: Principal) -> list[Mapping[str, Any]]:
         return self._catalogue.newest_first() if self.holds(principal, "session:list") else []
@@ -146,6 +148,21 @@ class Operations(Messages):
         directories = self._chats.session_state(chat.session).get("workingDirectories", [])
         return for_message(chat.session.agent, chat.uri, text, offset, directories)
 
+    async def look_up(self, principal: Principal, channel: str, action: Any) -> None:
+        """Read what an action on a chat will be judged by, which cannot wait then. It may be anything at all."""
+        if not isinstance(action, dict):
+            return
+        kind, turn_id = action.get("type"), action.get("turnId")
+        if kind in ("chat/turnStarted", "chat/pendingMessageSet"):
+            await self.attachments.look_up(principal, action.get("message"))
+        found = self._sessions.find_chat(channel)
+        if found is None or not isinstance(turn_id, str):
+            return
+        if kind == "chat/turnStarted" and self.holds(principal, "chat:send"):
+            await self._turns.history.learn(found[0], turn_id)
+        elif kind == "chat/truncated" and self.holds(principal, "chat:truncate"):
+            await self._turns.history.recall(found[0], turn_id)
+
     # -- sessions ---------------------------------------------------------------------------------------
 
     async def create_session(
@@ -191,29 +208,50 @@ class Operations(Messages):
         uri: str | None = None,
         source: Mapping[str, Any] | None = None,
         message: Json | None = None,
+        working_directories: Sequence[str] | None = None,
     ) -> str:
         self.require(principal, "chat:fork" if source else "chat:create", session)
         live = await self._dormant.awake(session)
         if uri is not None and uri in live.chats:
             return uri
-        if uri is not None and self._sessions.find_chat(uri) is not None:
-            raise InvalidParams(f"chat {uri} belongs to another session")
-        if uri is not None and (names.is_root(uri) or self._sessions.find(uri) is not None):
-            raise InvalidParams(f"chat {uri} is the name of something else")
+        if uri is not None and not self._sessions.is_free(uri, live):
+            raise InvalidParams(f"chat {uri} is the name of something else already")
         origin, turns = await self._source(live, source) if source else (None, None)
         if message is not None:
-            self._require_may_begin(principal, live, message)
-        chat = self._chats.add(live, uri, _title(title), origin, turns)
+            await self.attachments.look_up(principal, message)
+            message = self._may_begin(principal, live, message)
+        if self._sessions.by_uri.get(live.uri) is not live:
+            raise SessionNotFound(f"No session at {session}")  # it ended while its turns were read
+        inherited = None if turns is None or origin is None else self._own_directories(origin["chat"])
+        directories = self._directories(live, working_directories) if inherited is None else inherited
+        chat = self._chats.add(live, uri, _title(title), origin, turns, directories)
         if message is not None:
             self._turns.begin(chat, message, principal)
         return chat.uri
 
-    def _require_may_begin(self, principal: Principal, session: LiveSession, message: Json) -> None:
-        """Before there is a chat: one that could not begin with its message must not be left behind."""
+    def _own_directories(self, chat: str) -> list[str]:
+        """The directories that a chat has chosen among its session's; none for all of them."""
+        source = self._chats.by_uri.get(chat)
+        return [] if source is None else list(self._chats.chat_state(source).get("workingDirectories") or ())
+
+    def _directories(self, session: LiveSession, wanted: Sequence[str] | None) -> list[str]:
+        allowed = self._chats.session_state(session).get("workingDirectories") or ()
+        for directory in wanted or ():
+            if directory not in allowed:
+                raise InvalidParams(f"workingDirectories: {directory} is not a directory of the session")
+        return list(dict.fromkeys(wanted or ()))
+
+    def _may_begin(self, principal: Principal, session: LiveSession, message: Json) -> Json:
+        """A new chat's first message as the chat takes it, before there is one: a chat that could not begin with
+        its message must not be left behind."""
         self.require(principal, "chat:send", session.uri)
         if message["origin"].get("kind") != "user":
             raise InvalidParams("initialMessage.origin.kind must be user")
         self.require_usable(self._chats.session_state(session))
+        try:
+            return self.attachments.pin(principal, session, message)
+        except Rejected as refusal:
+            raise InvalidParams(f"initialMessage: {refusal.sentence}") from None
 
     async def _source(self, session: LiveSession, source: Mapping[str, Any]) -> tuple[Json, list[Json] | None]:
         """A new chat's origin, and the turns it begins with, for `createChat.source`."""
@@ -223,20 +261,17 @@ class Operations(Messages):
         kind = source.get("kind")
         agent = session.agent
         capability = (agent.capabilities().get("multipleChats") if agent else None) or {}
-        if kind not in ("fork", "sideChat") or kind not in capability:
+        if kind not in ("fork", "sideChat") or not capability.get(kind):
             raise InvalidParams(f"source.kind {kind} is not something {session.provider} can do")
-        state = self._chats.chat_state(found[0])
-        ids = [turn["id"] for turn in state.get("turns", [])]
-        turn_id = source.get("turnId")
+        turn_id, history = str(source.get("turnId")), self._turns.history
         origin: Json = {"kind": kind, "chat": found[0].uri, "turnId": turn_id}
         if kind == "fork":
-            if turn_id not in ids:
+            turns = await history.through(found[0].uri, turn_id)
+            if not turns:
                 raise InvalidParams("source.turnId must be a completed turn of that chat")
-            turns = state["turns"][: ids.index(turn_id) + 1]
-            cursor = state.get("turnsNextCursor")
-            older = (await self._stored_turns(found[0], cursor, limit=1_000_000))[0] if cursor else []
-            return origin, [*older, *turns]
-        if turn_id not in ids and turn_id != (state.get("activeTurn") or {}).get("id"):
+            return origin, turns
+        running = self._chats.chat_state(found[0]).get("activeTurn") or {}
+        if turn_id != running.get("id") and not await history.learn(found[0], turn_id):
             raise InvalidParams("source.turnId must be a turn of that chat")
         if source.get("selection"):
             origin["selection"] = source["selection"]
@@ -299,7 +334,8 @@ class Operations(Messages):
 
     async def all_kept(self, key: str) -> Mapping[str, Any]:
         stored = await self._chats.keeper.store.records()
-        found = {chat: record[key] for chat, record in stored.items() if key in record}
+        kept = {chat: record.get("kept") or {} for chat, record in stored.items()}
+        found = {chat: values[key] for chat, values in kept.items() if key in values}
         for uri, chat in self._chats.by_uri.items():
             found.pop(uri, None)
             if key in chat.kept:
@@ -327,6 +363,8 @@ class Operations(Messages):
             live = await self.chat(chat)
         except SessionNotFound as error:
             raise NotFound(error.sentence) from None
+        if target is not None and self._sessions.by_uri.get(target.uri) is not target:
+            raise NotFound(f"No session at {into}")  # it ended while the others were looked up
         self._moves.require_movable(live)
         if target is None:
             self.require(principal, "session:create", chat)
@@ -351,7 +389,7 @@ class Operations(Messages):
                 "directory": directories[0],
                 "replacement": directory,
             }
-        self._chats.dispatch_session(live, action)
+        self._chats.change_directories(live, action)
         self._turns.rest(live)
 
 
@@ -366,26 +404,11 @@ def _view_of(row: SessionRow) -> SessionView:
         working_directories=tuple(summary.get("workingDirectories", ())),
         default_chat=str(summary.get("defaultChat", "")),
         chats=chats_of(summary),
-        owner=(summary.get("_meta") or {}).get("ahpd.owner"),
+        owner=row.record.get("owner"),
         parent=row.parent,
+        settings=dict(row.record.get("settings") or {}),
+        strategy=str(row.record.get("strategy", "activeAgent")),
     )
-
-
-def agent_info(agent: Agent) -> Json:
-    """The protocol's `AgentInfo`."""
-    info: Json = {
-        "provider": agent.provider,
-        "displayName": agent.display_name,
-        "description": agent.description,
-        "models": [
-            {"id": model.id, "provider": agent.provider, "name": model.name, **model.extra}
-            for model in agent.models()
-        ],
-    }
-    capabilities = dict(agent.capabilities())
-    if capabilities:
-        info["capabilities"] = capabilities
-    return info
 
 
 def _title(title: str | None) -> str:

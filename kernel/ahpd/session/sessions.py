@@ -7,7 +7,8 @@ let agents go, end processes, close channels, announce.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -153,33 +154,65 @@ class Sessions:
         if names.is_root(uri) or uri.startswith(names.CHAT_SCHEME):
             raise InvalidParams(f"channel must be a session URI, such as echo:/<uuid>; got {uri!r}")
         held = names.held_name(agent.provider, uri)
-        if not self._is_free(uri, held):
-            raise SessionExists(f"There is already a session at {uri}")
+        if not all(map(self.is_free, (uri, held, names.default_chat(held)))):
+            raise SessionExists(f"There is already something at {uri}")
         properties = schema_of(agent)
         values = settle(properties, config or {})
         session = LiveSession(held, names.session_id(uri), agent.provider, agent, now(), values, owner, strategy)
         session.parent, session.aliases = parent, () if uri == held else (uri,)
-        self._creating.add(held)
+        self._creating |= {uri, held}
         try:
             await self._begin(session)
         finally:
-            self._creating.discard(held)
+            self._creating -= {uri, held}
         if parent is not None:
             self._lineage.link(held, parent)
-        self._record(session)
-        directories = list(working_directories) or ([self._default_directory] if self._default_directory else [])
-        self._open_channels(session, title, directories, properties, active_client)
-        self._keeper.session(session)
-        for chat in session.chats.values():
-            self._keeper.chat(chat)
+        with self._or_nothing(session):
+            self._furnish(session, title, working_directories, properties, active_client)
         self._catalogue.added(session)
         assert session.nursery is not None
         session.nursery.start_soon(self._make_ready, session)
         return session
 
-    def _is_free(self, uri: str, held: str) -> bool:
-        known = self._index.held(uri) or self._index.held(held)
-        return known is None and held not in self._creating and self._state.get(uri) is None
+    def _furnish(
+        self,
+        session: LiveSession,
+        title: str,
+        working_directories: Sequence[str],
+        properties: Json,
+        active_client: Json | None,
+    ) -> None:
+        """Everything of a new session that others can see, in one step."""
+        agent = session.agent
+        assert agent is not None
+        self._record(session)
+        directories = list(dict.fromkeys(working_directories or filter(None, [self._default_directory])))
+        if "multipleWorkingDirectories" not in agent.capabilities():
+            del directories[1:]
+        self._open_channels(session, title, directories, properties, active_client)
+        self._keeper.session(session)
+        for chat in session.chats.values():
+            self._keeper.chat(chat)
+
+    @contextmanager
+    def _or_nothing(self, session: LiveSession) -> Iterator[None]:
+        """A session that cannot be made whole leaves nothing in memory behind."""
+        try:
+            yield
+        except BaseException:
+            session.closing.set()
+            self._close_channels(session)
+            if session.uri not in self._catalogue.rows:
+                self._index.remove(session.uri)
+            raise
+
+    def is_free(self, uri: str, within: LiveSession | None = None) -> bool:
+        """Whether a URI names nothing yet, awake or asleep; a new chat's may name the session it is made in."""
+        known = self._index.of_channel(uri)
+        if names.is_root(uri) or uri in self._creating or self._index.held(uri) is not None:
+            return False
+        mine = within is not None and known == within.uri and self.find_chat(uri) is None
+        return (known is None or mine) and self._state.get(uri) is None
 
     async def _begin(self, session: LiveSession) -> None:
         assert self.nursery is not None
@@ -188,7 +221,7 @@ class Sessions:
     def _agent(self, provider: str | None) -> Agent:
         agents = self._agents()
         if not agents:
-            raise ProviderNotFound("No agent is enabled here; enable one with: ahpd plugin enable agent-echo")
+            raise ProviderNotFound("No agent is enabled here; see ahpd plugin list, then ahpd plugin enable NAME")
         if provider is None:
             return next(iter(agents.values()))
         if provider not in agents:
@@ -296,6 +329,11 @@ class Sessions:
         session.owner, session.strategy = record.get("owner"), str(record.get("strategy", "activeAgent"))
         session.parent, session.aliases = row.parent, tuple(row.aliases)
         await self._begin(session)
+        with self._or_nothing(session):
+            self._refurnish(session, stored, state)
+        return session
+
+    def _refurnish(self, session: LiveSession, stored: StoredSession, state: Json) -> None:
         self._record(session)
         channel = self._state.open(session.uri, "session", state | {"activeClients": []})
         if state.get("lifecycle") == "creating":
@@ -306,10 +344,11 @@ class Sessions:
         session.offered = self._offer_for(session)
         if session.offered:
             channel.state["serverTools"] = definitions(session)
-        return session
 
     def _revive_chat(self, session: LiveSession, stored: StoredChat) -> None:
-        chat = self._chats.revive(session, stored.uri, {"turns": [], **stored.state})
+        state = {"turns": [], **stored.state}
+        state.pop("backgroundWork", None)  # what ran beside the turns ended with the process
+        chat = self._chats.revive(session, stored.uri, state)
         restore_record(chat, stored.record, self._principal)
 
     def end_interrupted(self, session: LiveSession) -> None:

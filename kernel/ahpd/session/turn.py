@@ -22,16 +22,21 @@ from ahpd.session.live import LiveChat
 from ahpd.state import Json, sendable
 from ahpd.tools import ToolResult
 
+ENDED = "The turn has ended."
+
 
 @dataclass(slots=True)
 class _Waiting:
-    """Something inside the turn that waits. `needed` is the id of its entry in the session's `inputNeeded`."""
+    """Something inside the turn that waits. `needed` is the id of its entry in the session's `inputNeeded`.
+
+    `value` is what it is answered; until then, what it is told when the turn ends without an answer.
+    """
 
     needed: str
+    value: Any
     client: str | None = None
     """The client that runs the call, when it is a client that is waited for."""
     answered: trio.Event = field(default_factory=trio.Event)
-    value: Any = None
 
 
 class RunningTurn:
@@ -142,8 +147,13 @@ class RunningTurn:
 
     def tool_finished(self, call_id: str, result: ToolResult, past_tense: str | None = None) -> None:
         shown = self._open_calls.pop(call_id, None)
-        if shown is None:
-            return  # finished already, by the client that ran it
+        if shown is not None:  # else finished already, by the client that ran it
+            told = self._told(result, shown, past_tense)
+            self._say(self._call("toolCallComplete", call_id, result=told))
+
+    @staticmethod
+    def _told(result: ToolResult, shown: str, past_tense: str | None) -> Json:
+        """A result as the protocol's tool call result; `shown` is what the call is called in front of people."""
         verb = "Failed to run" if result.is_error else "Ran"
         told: Json = {
             "success": not result.is_error,
@@ -154,7 +164,7 @@ class RunningTurn:
             told["structuredContent"] = dict(result.structured)
         if result.is_error:
             told["error"] = {"message": result.text}
-        self._say(self._call("toolCallComplete", call_id, result=told))
+        return told
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any], confirm: Confirmation | None = None
@@ -217,10 +227,26 @@ class RunningTurn:
             fields["editable"] = True
         self._say(self._call("toolCallReady", call_id, **fields))
         needed: Json = {"kind": "toolConfirmation", "turnId": self.id, "toolCall": self._call_state(call_id)}
-        decision: Decision = await self._wait_for(call_id, needed)
+        decision: Decision = await self._wait_for(call_id, needed, Decision(False, reason=ENDED))
         if not decision.approved:
             self._open_calls.pop(call_id, None)
         return decision
+
+    async def confirm_result(self, call_id: str, result: ToolResult, past_tense: str | None = None) -> bool:
+        shown = self._open_calls.pop(call_id, None)
+        if shown is not None:
+            told = self._told(result, shown, past_tense)
+            held_back = {"result": told, "requiresResultConfirmation": True}
+            self._say(self._call("toolCallComplete", call_id, **held_back))
+        return await self._result_counts(call_id)
+
+    async def _result_counts(self, call_id: str) -> bool:
+        """Whether a finished call's result counts, once nobody has to confirm it any more."""
+        call = self._call_state(call_id)
+        if call.get("status") == "pending-result-confirmation":
+            needed: Json = {"kind": "toolConfirmation", "turnId": self.id, "toolCall": call}
+            return bool(await self._wait_for(call_id, needed, False))
+        return call.get("status") == "completed"
 
     def _call_state(self, call_id: str) -> Json:
         active = self._chats.chat_state(self._chat).get("activeTurn") or {}
@@ -234,16 +260,20 @@ class RunningTurn:
         asked = {"id": f"ask-{uuid4()}", **request}
         self._part_kind = ""
         self._say({"type": "chat/inputRequested", "turnId": self.id, "request": asked})
-        answer: Answer = await self._wait_for(asked["id"], {"kind": "chatInput", "request": asked})
+        needed: Json = {"kind": "chatInput", "request": asked}
+        answer: Answer = await self._wait_for(asked["id"], needed, Answer("cancel"))
         return answer
 
-    async def _wait_for(self, waiting_id: str, needed: Json, client: str | None = None) -> Any:
+    async def _wait_for(self, waiting_id: str, needed: Json, unanswered: Any, client: str | None = None) -> Any:
+        """What is answered under an id; `unanswered` when the turn ends before, or has ended."""
+        if self.ended:
+            await trio.lowlevel.checkpoint()
+            return unanswered
         entry = f"{needed['kind']}:{uuid4()}"  # says nothing: a name inside would be in one spelling only
-        waiting = self._waiting[waiting_id] = _Waiting(entry, client)
-        if not self.ended:
-            request = {"id": entry, "chat": self._chat.uri, **needed}
-            action = {"type": "session/inputNeededSet", "request": request}
-            self._chats.dispatch_session(self._chat.session, action)
+        waiting = self._waiting[waiting_id] = _Waiting(entry, unanswered, client)
+        request = {"id": entry, "chat": self._chat.uri, **needed}
+        action = {"type": "session/inputNeededSet", "request": request}
+        self._chats.dispatch_session(self._chat.session, action)
         try:
             await waiting.answered.wait()
         finally:
@@ -269,9 +299,12 @@ class RunningTurn:
 
     def stop(self) -> None:
         self.ended = True
-        for waiting_id in list(self._waiting):
+        waiting = list(self._waiting.items())
+        for waiting_id, _ in waiting:
             self._settle(waiting_id)
         self.scope.cancel()
+        for _, each in waiting:
+            each.answered.set()  # heard only by what its agent runs outside the turn: the rest is cancelled
 
     # -- calls that a client runs -----------------------------------------------------------------------
 
@@ -283,10 +316,13 @@ class RunningTurn:
             "toolCall": self._call_state(call_id),
         }
         patience = timeout_ms / 1000 if timeout_ms else math.inf
+        result = ToolResult(f"The client did not run this within {timeout_ms} ms.", is_error=True)
         with trio.move_on_after(patience):
-            result: ToolResult = await self._wait_for(call_id, needed, client_id)
-            return result
-        return ToolResult(f"The client did not run this within {timeout_ms} ms.", is_error=True)
+            result = await self._wait_for(call_id, needed, ToolResult(ENDED, is_error=True), client_id)
+        held_back = self._call_state(call_id).get("status") in ("pending-result-confirmation", "cancelled")
+        if held_back and not await self._result_counts(call_id):
+            return ToolResult("The result was not allowed to be used.", is_error=True)
+        return result
 
     def client_gone(self, client_id: str) -> None:
         for waiting_id, waiting in list(self._waiting.items()):

@@ -7,23 +7,27 @@ for, so that one mistake is not followed by ten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 import trio
 
 from ahpd.access import Principal
-from ahpd.agents import AgentSession, Start
+from ahpd.agents import Agent, AgentSession, Start
 from ahpd.errors import AgentError, AhpdError
 from ahpd.log import get
+from ahpd.session.background import BackgroundWork
 from ahpd.session.chats import Chats
+from ahpd.session.history import History
 from ahpd.session.live import LiveChat, LiveSession, QueuedMessage, now
 from ahpd.session.toolbox import Toolboxes
 from ahpd.session.turn import RunningTurn
 from ahpd.state import Json
 from ahpd.tooling.fence import is_contained, sole
 
+SETTLE_SECONDS = 120.0
+"""How long each thing may take that was put off until a turn has ended."""
 CLOSE_SECONDS = 2.0
 """How long an agent may take to let go."""
 
@@ -32,7 +36,7 @@ class Turns:
     """Begins, ends and queues turns of live chats."""
 
     def __init__(self, chats: Chats, toolboxes: Toolboxes, client_tool_timeout_ms: int = 600_000) -> None:
-        self.chats = chats
+        self.chats, self.history = chats, History(chats)
         self._toolboxes = toolboxes
         self._client_tool_timeout_ms = client_tool_timeout_ms
         self.accepting = True
@@ -111,32 +115,52 @@ class Turns:
                 chat.stale = False
                 if chat.session.agent is None:
                     raise AgentError(f"No agent called {chat.session.provider} is enabled here")
-                chat.agent = await chat.session.agent.open(self._start(chat))
+                chat.agent = await self._open(chat, chat.session.agent)
             return chat.agent
 
-    def _start(self, chat: LiveChat) -> Start:
+    async def _open(self, chat: LiveChat, agent: Agent) -> AgentSession:
+        background = BackgroundWork(self.chats, chat)
+        try:
+            opened = await agent.open(self._start(chat, background, await self.history.behind(chat)))
+        except BaseException:
+            background.close()
+            raise
+        chat.background = background
+        return opened
+
+    def _start(self, chat: LiveChat, background: BackgroundWork, context: Sequence[Json]) -> Start:
         session = chat.session
         turns = self.chats.chat_state(chat).get("turns", [])
-        state = self.chats.session_state(session)
         return Start(
             id=session.id,
             session=session.uri,
             chat=chat.uri,
             settings=session.settings,
-            working_directories=tuple(state.get("workingDirectories", ())),
+            working_directories=tuple(self.chats.directories(chat)),
             tools=self._toolboxes.of(chat),
             run_process=session.children.start,
             resume=bool(turns),
             history=turns,
             client_tool_timeout_ms=self._client_tool_timeout_ms,
             strategy=session.strategy,
+            context=context,
+            background=background,
         )
 
     async def close_agent(self, chat: LiveChat) -> None:
         """Let a chat's agent go; the next turn opens it again with the chat's history."""
-        agent, chat.agent = chat.agent, None
+        agent = self._take_agent(chat)
         if agent is not None:
             await self._close(chat, agent)
+
+    @staticmethod
+    def _take_agent(chat: LiveChat) -> AgentSession | None:
+        """The chat's agent, which is the chat's no longer; what it left running is shown no more."""
+        agent, chat.agent = chat.agent, None
+        background, chat.background = chat.background, None
+        if background is not None:
+            background.close()
+        return agent
 
     def rest(self, session: LiveSession) -> None:
         """Let the agents of a session go where no turn runs; the next turn opens them again."""
@@ -146,7 +170,8 @@ class Turns:
 
     def forget_history(self, chat: LiveChat) -> None:
         """What the agent remembers must end where the chat now ends: it opens again with the shorter history."""
-        agent, chat.agent = chat.agent, None  # now, not in the task: the next turn may begin before that runs
+        agent = self._take_agent(chat)  # now, not in the task: the next turn may begin before that runs
+        chat.stale = True  # one that is being opened just now began with what is no longer so
         nursery = chat.session.nursery
         if agent is not None and nursery is not None:
             nursery.start_soon(self._close, chat, agent)
@@ -201,7 +226,8 @@ class Turns:
             while chat.after_turn:
                 _, act = chat.after_turn.popitem()
                 try:
-                    await act()
+                    with trio.fail_after(SETTLE_SECONDS):
+                        await act()
                 except AhpdError as error:
                     get("ahpd.turns").warning("put off, and refused", chat=chat.uri, why=error.sentence)
                 except Exception:
@@ -230,7 +256,8 @@ class Turns:
         """Put a message behind what runs, or change the one queued under that id; a free chat takes it up."""
         known = chat.queue.get(message_id)
         if known is not None:
-            known.revision += 1
+            # Whoever wrote the words is whose turn they will be.
+            chat.queue[message_id] = QueuedMessage(kept.principal, kept.by, known.revision + 1)
         else:
             chat.queue[message_id] = kept
         action = {
@@ -262,7 +289,7 @@ class Turns:
         action = {"type": "chat/pendingMessageRemoved", "kind": kind, "id": entry["id"]}
         self.chats.dispatch(chat, action)
         # The id a message is known by stays with it, unless somebody gave it to a turn already.
-        turn_id = None if entry["id"] in chat.turn_ids else entry["id"]
+        turn_id = None if chat.session.has_turn(entry["id"]) else entry["id"]
         self.begin(chat, entry["message"], kept.principal, turn_id=turn_id, queued_id=entry["id"])
 
     def steer(

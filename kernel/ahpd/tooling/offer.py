@@ -6,8 +6,11 @@ A tool that is not offered is absent: it is in no list and cannot be called. Imp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Protocol
+
+import msgspec
 
 from ahpd.log import get
 from ahpd.tools import WITHHELD, Offer, OfferedTool, Tool, Wording
@@ -33,41 +36,36 @@ def offered_tools(tools: Iterable[Registered], offer: Offer) -> tuple[OfferedToo
             continue
         if tool.advanced and not offer.settings.get("advancedTools", False):
             continue
-        words = _words(registered, offer)
-        if words != WITHHELD:
-            chosen.append(OfferedTool(tool, registered.plugin, words, definition(tool, words)))
+        try:
+            words = _words(tool, offer)
+            if words != WITHHELD:
+                chosen.append(_in_words(tool, registered.plugin, words))
+        except (Exception, SystemExit):
+            # A tool's own functions are a plugin's code: one that raises withholds that tool and nothing else.
+            get(f"ahpd.plugin.{registered.plugin}").exception("tool not offered", tool=tool.name)
     return tuple(chosen)
 
 
-def _words(registered: Registered, offer: Offer) -> Wording | Any:
-    """The words for this offer, `None` for the tool's own, `WITHHELD` for a tool that is not offered.
-
-    A tool's own functions are a plugin's code: one that raises withholds that tool and nothing else.
-    """
-    tool = registered.tool
-    try:
-        if tool.offered is not None and not tool.offered(offer):
-            return WITHHELD
-        if offer.session is None:
-            return tool.at_door(offer) if callable(tool.at_door) else tool.at_door
-        return tool.for_session(offer) if tool.for_session is not None else None
-    except (Exception, SystemExit):
-        get(f"ahpd.plugin.{registered.plugin}").exception("tool not offered", tool=tool.name)
+def _words(tool: Tool, offer: Offer) -> Wording | Any:
+    """The words for this offer, `None` for the tool's own, `WITHHELD` for a tool that is not offered."""
+    if tool.offered is not None and not tool.offered(offer):
         return WITHHELD
+    if offer.session is None:
+        return tool.at_door(offer) if callable(tool.at_door) else tool.at_door
+    return tool.for_session(offer) if tool.for_session is not None else None
 
 
-def definition(tool: Tool, wording: Wording | None = None) -> Mapping[str, Any]:
-    """The protocol's `ToolDefinition`."""
-    title = tool.title if wording is None or wording.title is None else wording.title
-    description = tool.description
-    if wording is not None and wording.description is not None:
-        description = wording.description
-    made: dict[str, Any] = {"name": tool.name}
-    if title is not None:
-        made["title"] = title
-    if description:
-        made["description"] = description
-    made["inputSchema"] = tool.input_schema(wording)
-    if tool.annotations is not None:
-        made["annotations"] = dict(tool.annotations)
-    return made
+def _in_words(tool: Tool, plugin: str, words: Wording | None) -> OfferedTool:
+    """The tool in these words. Raises `TypeError` for words that are not JSON; the tool's own were looked at when
+    it was registered."""
+    if words is None:
+        return _in_own_words(tool, plugin)
+    made = tool.definition(words)
+    msgspec.json.encode(made)
+    return OfferedTool(tool, plugin, words, made)
+
+
+@lru_cache(maxsize=1024)
+def _in_own_words(tool: Tool, plugin: str) -> OfferedTool:
+    """Made once: in a tool's own words it is the same for everybody. Tools of one name are not the same tool."""
+    return OfferedTool(tool, plugin, None, tool.definition())

@@ -15,11 +15,14 @@ import trio
 from ahpd.access import Principal
 from ahpd.errors import AhpdError, MethodNotFound, Rejected
 from ahpd.log import get
+from ahpd.ports import Method, MethodCall
 from ahpd.protocol import frames
 from ahpd.protocol.actions import ACTIONS
 from ahpd.protocol.downlevel import Older, older
 from ahpd.protocol.shapes import ShapeError, check_action, decode_params
 from ahpd.state import Deliverable, Spelling, State
+from ahpd.tooling.fence import in_plugin
+from ahpd.views import HostApi
 from ahpd.wire import gate
 from ahpd.wire.clients import Client, Clients
 
@@ -60,6 +63,13 @@ class Services(Protocol):
     state: State
     clients: Clients
 
+    @property
+    def host(self) -> HostApi: ...
+
+    def added(self, method: str) -> tuple[str, Method] | None:
+        """A command that a plugin serves now, and the plugin."""
+        ...
+
     def require(self, principal: Principal, grant: str, resource: str = "") -> None: ...
 
     def find(self, uri: str) -> Target | None: ...
@@ -69,6 +79,10 @@ class Services(Protocol):
         ...
 
     async def wake(self, uri: str) -> Any: ...
+
+    async def look_up(self, principal: Principal, channel: str, action: Any) -> None:
+        """Read what an action will be judged by, which cannot wait then."""
+        ...
 
     async def serve(self, connection: Connection, method: str, params: Any) -> Any: ...
 
@@ -144,8 +158,17 @@ class Connection:
         if isinstance(message, frames.Request):
             await self._request(message, nursery)
         elif isinstance(message, frames.Notification):
-            await self._wake(message)
+            await self._wake_named(message)
             self._notification(message)
+
+    async def _wake_named(self, message: frames.Request | frames.Notification) -> None:
+        """Wake what a message names. What cannot be read is not there for whatever is asked of it."""
+        try:
+            await self._wake(message)
+        except AhpdError as error:
+            self._log.warning("could not be read", method=message.method, why=error.sentence)
+        except Exception:
+            self._log.exception("could not be read", method=message.method)
 
     async def _wake(self, message: frames.Request | frames.Notification) -> None:
         """Have sleeping sessions that a message names awake before it is looked at."""
@@ -154,19 +177,27 @@ class Connection:
         for uri in _channels_in(message.params):
             if self.services.sleeps(uri):
                 await self.services.wake(uri)
+        channel = message.params.get("channel")
+        if message.method == "dispatchAction" and isinstance(channel, str):
+            await self.services.look_up(self.principal, channel, message.params.get("action"))
 
     async def _request(self, request: frames.Request, nursery: trio.Nursery) -> None:
         try:
-            await self._wake(request)
+            if request.method in HANDSHAKES:
+                await self._wake_named(request)  # one channel that cannot be read leaves the others
+            else:
+                await self._wake(request)
             answer = await self._serve(request.method, request.params)
+            # A plugin's answer may be what JSON cannot say.
+            made = None if isinstance(answer, Later) else frames.result(request.id, answer)
         except Exception as error:
             self._refuse(request, error)
             return
         if isinstance(answer, Later):
             await self._waiting.acquire_on_behalf_of(answer)
             nursery.start_soon(self._answer_later, request, answer)
-        else:
-            self._send(frames.result(request.id, answer))
+        elif made is not None:
+            self._send(made)
 
     async def _answer_later(self, request: frames.Request, later: Later) -> None:
         try:
@@ -192,11 +223,25 @@ class Connection:
         if self.client is None and method not in HANDSHAKES:
             raise MethodNotFound(f"{method} is not served before initialize")
         if method not in gate.METHODS or method in NOTIFICATIONS:
-            raise MethodNotFound(f"This host does not serve {method}")
+            return self._serve_added(method, params)
         grant = gate.METHODS[method]
         if grant is not None:
             self.services.require(self.principal, grant)
         return await self.services.serve(self, method, decode_params(method, params))
+
+    def _serve_added(self, method: str, params: Any) -> Later:
+        found = self.services.added(method)
+        if found is None or self.client is None:
+            raise MethodNotFound(f"This host does not serve {method}")
+        plugin, added = found
+        if added.grant is not None:
+            self.services.require(self.principal, added.grant)
+        principal, host, client = self.principal, self.services.host, self.client.id
+
+        async def run() -> Any:
+            return await added.run(MethodCall(method, added.read(params), principal, host, client))
+
+        return Later(in_plugin(plugin, method, run))
 
     def _notification(self, message: frames.Notification) -> None:
         handler = NOTIFICATIONS.get(message.method)
@@ -220,6 +265,8 @@ class Connection:
             channel = self.services.state.channels[target.uri]
             self.client.watched[target.uri] = (channel.number, snapshot["fromSeq"])
         state = snapshot["state"] if turns is None else latest_turns(snapshot["state"], turns)
+        if state is not snapshot["state"]:
+            self.services.state.channels[target.uri].shown_in_part = True
         if self.older is not None:
             state = self.older.state(target.kind, state)
         if target.spelling is not None:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from ahpd.access import Principal
 from ahpd.errors import InvalidParams, InvalidRequest, NotFound, SessionNotFound, UnsupportedVersion
+from ahpd.ports import Method
 from ahpd.protocol.shapes import (
     Completions,
     CreateChat,
@@ -55,14 +56,16 @@ class Methods:
         on_root: RootAction,
         presence: Presence,
         client_left: Callable[[Client], None],
+        added: Callable[[str], tuple[str, Method] | None],
         compat: bool = False,
     ) -> None:
         self.state, self.clients, self.client_left = state, clients, client_left
         self._sessions, self._operations, self._inbound = sessions, operations, inbound
         self._welcome, self._on_root, self._compat = welcome, on_root, compat
         self._presence = presence
+        self.host, self.added = operations, added
         self.require = operations.require
-        self.sleeps, self.wake = dormant.sleeps, dormant.wake
+        self.sleeps, self.wake, self.look_up = dormant.sleeps, dormant.wake, operations.look_up
 
     # -- names ------------------------------------------------------------------------------------------
 
@@ -222,7 +225,8 @@ class Methods:
             session.uri,
             uri=params.chat if spelling is None else spelling.held(params.chat),
             source=source,
-            message=params.initial_message,
+            message=params.initial_message if spelling is None else spelling.held(params.initial_message),
+            working_directories=params.working_directories,
         )
 
     async def dispose_chat(self, connection: Connection, params: Any) -> Later:

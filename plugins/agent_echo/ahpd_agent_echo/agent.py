@@ -56,7 +56,7 @@ class EchoAgent:
         return {"voice": VOICE}
 
     def capabilities(self) -> Mapping[str, Any]:
-        return {"multipleChats": {}, "multipleWorkingDirectories": {}}
+        return {"multipleChats": {"fork": True, "sideChat": True}, "multipleWorkingDirectories": {}}
 
     async def open(self, start: Start) -> AgentSession:
         """Open one chat, new or resumed. Never fails: there is nothing to reach."""

@@ -121,12 +121,18 @@ class EchoSession:
                 out.break_line()
                 await _stream(command, turn)
             case Spawn(seconds):
-                child = await self._start.run_process(["sleep", seconds])
-                out.line(f"Started process {child.pid}: sleep {seconds}.")
+                out.line(await self._spawn(seconds))
             case Ask(question):
                 out.line(await _ask(question, turn, out))
             case UseTool():
                 await self._use_tool(command, turn, out)
+
+    async def _spawn(self, seconds: str) -> str:
+        child = await self._start.run_process(["sleep", seconds])
+        command = f"sleep {seconds}"
+        work = {"kind": "shell", "label": f"Sleep {seconds} s", "command": command}
+        self._start.background(f"process-{child.pid}", work, child.wait)
+        return f"Started process {child.pid}: {command}."
 
     def _voice(self, text: str) -> str:
         # Asked at every line: the setting may change while the session runs.
@@ -229,6 +235,7 @@ def _told(start: Start) -> dict[str, Any]:
         "clientToolTimeoutMs": start.client_tool_timeout_ms,
         "titleStrategy": start.strategy,
         "toolsServer": start.tools_server is not None,
+        "contextTurns": len(start.context),
     }
     if start.mcp_servers is not None:
         told["mcpServers"] = dict(start.mcp_servers)

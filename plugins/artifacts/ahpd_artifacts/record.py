@@ -10,7 +10,7 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import trio
-from ahpd import SessionView, ToolCall, ToolError
+from ahpd import HostApi, SessionView, ToolCall, ToolError
 
 from ahpd_artifacts.entries import Entry, join, lines, read, stored
 
@@ -18,7 +18,8 @@ META = "agentHost/sessionArtifacts"
 
 
 class Records:
-    """The records of a host's sessions, and the three tools that act on the calling one's."""
+    """The records of a host's sessions, and the three tools that act on the calling one's. The command of a window
+    takes entries off by the same way, so that it and the tools take turns."""
 
     def __init__(self) -> None:
         # A lock goes with the last call that holds or waits for it.
@@ -29,13 +30,13 @@ class Records:
         wanted = read(call.tool, call.arguments)
         session = _session(call)
         async with self._lock(session.uri):
-            before = _entries(call, session)
+            before = _entries(call.host, session.uri)
             after, told = before, []
             for entry in wanted:
                 joined = join(after, entry, str(uuid4()))
                 after = list(joined.entries)
                 told.append(joined.line)
-            await _keep(call, session, before, after)
+            await _keep(call.host, session.uri, before, after)
         return "\n".join(told)
 
     async def remove(self, call: ToolCall) -> str:
@@ -43,17 +44,23 @@ class Records:
         given = call.arguments.get("id")
         if not isinstance(given, str) or not given.strip():
             raise ToolError(f"Invalid {call.tool} input: id must be a non-empty string.")
-        wanted, session = given.strip(), _session(call)
-        async with self._lock(session.uri):
-            before = _entries(call, session)
-            removed = next((entry for entry in before if entry.id == wanted), None)
-            if removed is None:
-                return f"No artifact or reference with id {wanted}."
-            await _keep(call, session, before, [entry for entry in before if entry is not removed])
+        wanted = given.strip()
+        removed = await self.take(call.host, _session(call).uri, wanted)
+        if removed is None:
+            return f"No artifact or reference with id {wanted}."
         return f"Removed {removed.kind}: {wanted}"
 
+    async def take(self, host: HostApi, session: str, wanted: str) -> Entry | None:
+        """Take one entry off a session's record; `None` when no entry has that id."""
+        async with self._lock(session):
+            before = _entries(host, session)
+            removed = next((entry for entry in before if entry.id == wanted), None)
+            if removed is not None:
+                await _keep(host, session, before, [entry for entry in before if entry is not removed])
+        return removed
+
     async def list(self, call: ToolCall) -> str:
-        told = lines(_entries(call, _session(call)))
+        told = lines(_entries(call.host, _session(call).uri))
         return "\n".join(told) or "No artifacts or references recorded for this session."
 
     def _lock(self, session: str) -> trio.Lock:
@@ -66,11 +73,11 @@ def _session(call: ToolCall) -> SessionView:
     return call.session
 
 
-def _entries(call: ToolCall, session: SessionView) -> list[Entry]:
-    return stored(call.host.session_meta(session.uri).get(META))
+def _entries(host: HostApi, session: str) -> list[Entry]:
+    return stored(host.session_meta(session).get(META))
 
 
-async def _keep(call: ToolCall, session: SessionView, before: list[Entry], after: list[Entry]) -> None:
+async def _keep(host: HostApi, session: str, before: list[Entry], after: list[Entry]) -> None:
     if after != before:
         value = [entry.as_json() for entry in after]
-        await call.host.set_session_meta(session.uri, META, value or None)
+        await host.set_session_meta(session, META, value or None)

@@ -14,8 +14,7 @@ from ahpd_artifacts import wording
 from ahpd_artifacts.record import Records
 
 
-def tools() -> Sequence[Tool]:
-    records = Records()
+def tools(records: Records) -> Sequence[Tool]:
     return (
         Tool(
             "add_artifact_or_reference",

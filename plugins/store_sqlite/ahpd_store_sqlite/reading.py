@@ -28,7 +28,7 @@ class Journaled:
 
 JOURNALED: Final = Journaled()
 
-_ROWS = "SELECT uri, id, parent, busy, aliases, summary FROM session ORDER BY n"
+_ROWS = "SELECT uri, id, parent, busy, aliases, summary, record FROM session ORDER BY n"
 _WAITS = "SELECT 1 FROM action WHERE channel = ?1 OR channel IN (SELECT uri FROM chat WHERE session = ?1) LIMIT 1"
 _PAGE = "SELECT id, body FROM turn WHERE chat = ? AND n < ? ORDER BY n DESC LIMIT ?"
 _END = 2**63 - 1

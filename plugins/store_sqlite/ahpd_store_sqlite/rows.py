@@ -175,6 +175,6 @@ _PREPARE: Mapping[type, Callable[[Any], Prepared]] = {
 
 
 def read_row(found: Sequence[Any]) -> SessionRow:
-    """A `SessionRow` from the columns of `_row`."""
-    uri, session_id, parent, busy, aliases, summary = found
-    return SessionRow(uri, session_id, tuple(decode(aliases)), parent, decode(summary), bool(busy))
+    """A `SessionRow` from the columns of `_row`, and the record."""
+    uri, session_id, parent, busy, aliases, summary, record = found
+    return SessionRow(uri, session_id, tuple(decode(aliases)), parent, decode(summary), bool(busy), decode(record))

@@ -23,12 +23,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import trio
-from ahpd import AhpdError, HostApi, ToolError
+from ahpd import AhpdError, HostApi, Log, ToolError
 
 from ahpd_wakeups.agenda import Agenda
 from ahpd_wakeups.wakeup import KEY, Wakeup, read
@@ -38,6 +37,8 @@ LOOK_SECONDS = 1.0
 may have to wait after a resume; half of them are left for waking the session."""
 FIRE_SECONDS = 60.0
 """How long a session may take to wake before its wakeup is left for the next start."""
+
+_log = Log("ahpd.plugin.wakeups")
 
 WallClock = Callable[[], int]
 """Epoch milliseconds."""
@@ -130,12 +131,12 @@ class Wakeups:
                 with trio.fail_after(FIRE_SECONDS):
                     await self._fire_kept(chat)
         except AhpdError as error:
-            _log("warning", "a wakeup waits for the next start", chat=chat, why=error.sentence)
+            _log.warning("a wakeup waits for the next start", chat=chat, why=error.sentence)
         except trio.TooSlowError:
             why = f"its session did not wake within {FIRE_SECONDS:.0f} seconds"
-            _log("warning", "a wakeup waits for the next start", chat=chat, why=why)
+            _log.warning("a wakeup waits for the next start", chat=chat, why=why)
         except Exception:
-            _log("exception", "a wakeup failed and waits for the next start", chat=chat)
+            _log.exception("a wakeup failed and waits for the next start", chat=chat)
 
     async def _fire_kept(self, chat: str) -> None:
         wakeup = read(chat, await self._host.kept(chat, KEY))
@@ -183,9 +184,3 @@ def wakeups_of(host: HostApi) -> Wakeups:
     if found is None:
         raise ToolError("Wakeups are switched off on this host.")
     return found
-
-
-def _log(level: str, event: str, **fields: Any) -> None:
-    import structlog  # late: most hosts never say this
-
-    getattr(structlog.get_logger().bind(logger="ahpd.plugin.wakeups"), level)(event, **fields)

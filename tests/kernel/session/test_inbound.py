@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import trio
 from ahpd.agents import Confirmation, Turn
-from ahpd.client import AhpClient, answer_text
+from ahpd.client import AhpClient, RequestFailed, answer_text
 from ahpd.errors import AgentError
 from ahpd.protocol.actions import ACTIONS
 from ahpd.session.names import ROOT
@@ -383,6 +384,73 @@ async def test_directories_of_a_session_whose_agent_takes_several(stage: Stage) 
     await stage.agrees(alice, session, chat)
 
 
+async def told_directories(alice: AhpClient, chat: str) -> list[str]:
+    """Where the agent of an echo chat works."""
+    told = json.loads(answer_text(await alice.turn(chat, "/start")))
+    directories: list[str] = told["workingDirectories"]
+    return directories
+
+
+async def test_a_chat_works_in_its_own_directories_and_follows_its_session(stage: Stage) -> None:
+    alice = await stage.client()
+    one, two, three, four = (f"file:///{name}" for name in ("one", "two", "three", "four"))
+    session, chat = await stage.session(alice, "echo", workingDirectories=[one, two, one, three])
+    assert alice.states[session]["workingDirectories"] == [one, two, three]
+    assert await told_directories(alice, chat) == [one, two, three]
+    for directory in (two, three):
+        await applied(alice, chat, {"type": "chat/workingDirectorySet", "directory": directory})
+    await alice.until(lambda: alice.states[session]["chats"][0].get("workingDirectories") == [two, three])
+    assert await told_directories(alice, chat) == [two, three]
+    replaced = {"type": "session/workingDirectoryReplaced", "directory": two, "replacement": four}
+    await applied(alice, session, replaced)
+    await applied(alice, session, {"type": "session/workingDirectoryRemoved", "directory": three})
+    await alice.until(lambda: alice.states[chat]["workingDirectories"] == [four])
+    assert await told_directories(alice, chat) == [four]
+    await applied(alice, chat, {"type": "chat/workingDirectoryRemoved", "directory": four})
+    assert await told_directories(alice, chat) == [one, four]
+    await stage.agrees(alice, session, chat)
+
+
+async def test_directories_do_not_change_under_a_running_turn(stage: Stage) -> None:
+    alice = await stage.client()
+    session, chat = await stage.session(alice, "echo", workingDirectories=["file:///one"])
+    turn_id = await alice.start_turn(chat, "/ask Well?")
+    await turn_running(alice, chat)
+    for channel in (session, chat):
+        kind = "session" if channel == session else "chat"
+        action = {"type": f"{kind}/workingDirectorySet", "directory": "file:///one"}
+        assert "A turn is running" in str(await outcome(alice, channel, action))
+    await applied(alice, chat, {"type": "chat/turnCancelled", "turnId": turn_id})
+
+
+async def test_an_agent_of_one_directory_is_given_the_first(stage: Stage) -> None:
+    stage.cast()
+    alice = await stage.client()
+    session, chat = await stage.session(alice, workingDirectories=["file:///one", "file:///two"])
+    assert alice.states[session]["workingDirectories"] == ["file:///one"]
+    action = {"type": "chat/workingDirectorySet", "directory": "file:///one"}
+    assert "works in the directory" in str(await outcome(alice, chat, action))
+
+
+async def test_a_new_chat_chooses_among_its_sessions_directories_and_a_fork_has_its_sources(stage: Stage) -> None:
+    alice = await stage.client()
+    session, _ = await stage.session(alice, "echo", workingDirectories=["file:///one", "file:///two"])
+    params: Json = {"channel": session, "chat": "ahp-chat:/own"}
+    with pytest.raises(RequestFailed, match="not a directory of the session"):
+        await alice.request("createChat", {**params, "workingDirectories": ["file:///elsewhere"]})
+    await alice.request("createChat", {**params, "workingDirectories": ["file:///two"]})
+    state = await alice.subscribe("ahp-chat:/own")
+    entry = alice.states[session]["chats"][1]
+    assert state["workingDirectories"] == entry["workingDirectories"] == ["file:///two"]
+    assert await told_directories(alice, "ahp-chat:/own") == ["file:///two"]
+    source = {"kind": "fork", "chat": "ahp-chat:/own", "turnId": alice.states["ahp-chat:/own"]["turns"][0]["id"]}
+    fork = {"channel": session, "chat": "ahp-chat:/fork", "source": source, "workingDirectories": ["file:///one"]}
+    await alice.request("createChat", fork)
+    state = await alice.subscribe("ahp-chat:/fork")
+    assert state["workingDirectories"] == ["file:///two"]
+    await stage.agrees(alice, session, "ahp-chat:/own", "ahp-chat:/fork")
+
+
 async def test_a_burst_of_settings_nobody_declared_is_survived(stage: Stage) -> None:
     alice = await stage.client()
     before = alice.states[ROOT]["config"]
@@ -406,3 +474,17 @@ async def test_a_second_turn_while_one_runs_leaves_the_first_alone(stage: Stage)
     assert "running" in str(await outcome(bob, chat, started("second")))
     await alice.request("ping")
     assert alice.states[chat]["activeTurn"]["id"] == turn_id
+
+
+async def test_a_chat_that_moves_works_where_its_new_session_does(stage: Stage) -> None:
+    alice = await stage.client()
+    session, _ = await stage.session(alice, "echo", workingDirectories=["file:///one", "file:///two"])
+    target, _ = await stage.session(alice, "echo", workingDirectories=["file:///one", "file:///three"])
+    params = {"channel": session, "chat": "ahp-chat:/own", "workingDirectories": ["file:///two", "file:///one"]}
+    await alice.request("createChat", params)
+    await alice.subscribe("ahp-chat:/own")
+    place = {"kind": "session", "session": target}
+    await alice.request("moveChat", {"channel": "ahp-chat:/own", "destination": place})
+    assert alice.states["ahp-chat:/own"]["workingDirectories"] == ["file:///one"]
+    assert await told_directories(alice, "ahp-chat:/own") == ["file:///one"]
+    await stage.agrees(alice, session, target, "ahp-chat:/own")

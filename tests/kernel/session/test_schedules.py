@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
 from ahpd.agents import Confirmation, Turn
 from ahpd.client import AhpClient
@@ -166,7 +167,17 @@ def check_endings(envelopes: list[Json]) -> None:
                 running.remove(turn_id)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(steps, max_size=25), st.booleans())
+schedules = st.lists(steps, max_size=25)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(schedules, st.booleans())
 def test_everybody_has_folded_what_a_newcomer_is_shown(schedule: list[Any], alias: bool) -> None:
+    trio.run(play, schedule, alias)
+
+
+@pytest.mark.nightly
+@settings(max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(schedules, st.booleans())
+def test_everybody_has_folded_it_all_night(schedule: list[Any], alias: bool) -> None:
     trio.run(play, schedule, alias)

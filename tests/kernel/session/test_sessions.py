@@ -187,8 +187,9 @@ async def test_what_a_chat_cannot_begin_with_is_named(stage: Stage, source: Json
 
 
 async def test_an_agent_that_cannot_fork_is_not_asked_to(stage: Stage) -> None:
+    stage.cast(multiple_chats={})
     alice = await stage.client()
-    session, chat = await stage.session(alice, "echo")
+    session, chat = await stage.session(alice)
     turn = await alice.turn(chat, "hello")
     source = {"kind": "fork", "chat": chat, "turnId": turn["id"]}
     code, said = await refused(alice, "createChat", channel=session, chat="ahp-chat:/x", source=source)

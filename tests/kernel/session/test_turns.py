@@ -451,6 +451,142 @@ async def test_a_question_is_settled_with_its_turn(stage: Stage, how: str) -> No
     assert alice.states[session]["status"] & 16 == 0
 
 
+# -- results that count once somebody says so ---------------------------------------------------------------
+
+
+def asking_about(*results: ToolResult, said: list[bool]) -> Prompt:
+    """A prompt that has the results of calls `call-0`, `call-1`... confirmed side by side, told to `said`."""
+
+    async def prompt(turn: Turn) -> None:
+        async def check(call_id: str, result: ToolResult) -> None:
+            turn.tool_started(call_id, "fetch", display_name="Fetch")
+            turn.tool_ready(call_id, "Fetching", "{}")
+            said.append(await turn.confirm_result(call_id, result, "Fetched"))
+
+        async with trio.open_nursery() as nursery:
+            for number, result in enumerate(results):
+                nursery.start_soon(check, f"call-{number}", result)
+
+    return prompt
+
+
+def calls_of(turn: Json) -> dict[str, Json]:
+    """Every tool call of a turn by id."""
+    calls = [part["toolCall"] for part in turn["responseParts"] if part["kind"] == "toolCall"]
+    return {call["toolCallId"]: call for call in calls}
+
+
+def judged(turn_id: str, call_id: str, approved: bool) -> Json:
+    action = {"type": "chat/toolCallResultConfirmed", "turnId": turn_id, "toolCallId": call_id}
+    return {**action, "approved": approved}
+
+
+async def test_results_wait_for_a_person_and_are_judged_apart(stage: Stage) -> None:
+    said: list[bool] = []
+    stage.cast(asking_about(ToolResult("secret"), ToolResult("open"), said=said))
+    alice = await stage.client()
+    session, chat = await stage.session(alice)
+    turn_id = await alice.start_turn(chat, "go")
+    await alice.until(lambda: len(alice.states[session].get("inputNeeded", [])) == 2)
+    needed = alice.states[session]["inputNeeded"]
+    assert {entry["kind"] for entry in needed} == {"toolConfirmation"}
+    assert {entry["toolCall"]["status"] for entry in needed} == {"pending-result-confirmation"}
+    assert {entry["chat"] for entry in needed} == {chat}
+    assert alice.states[chat]["status"] & 24 == 24
+    held = calls_of(alice.states[chat]["activeTurn"])["call-0"]
+    assert (held["success"], held["pastTenseMessage"]) == (True, "Fetched")
+    await applied(alice, chat, judged(turn_id, "call-1", True))
+    await alice.until(lambda: len(alice.states[session]["inputNeeded"]) == 1)
+    assert "not waiting" in str(await outcome(alice, chat, judged(turn_id, "call-1", False)))
+    await applied(alice, chat, judged(turn_id, "call-0", False))
+    turn = await alice.finished(chat, turn_id)
+    assert said == [True, False]
+    denied, counted = calls_of(turn)["call-0"], calls_of(turn)["call-1"]
+    assert (denied["status"], denied["reason"]) == ("cancelled", "result-denied")
+    assert "content" not in denied
+    assert (counted["status"], counted["content"][0]["text"]) == ("completed", "open")
+    assert "inputNeeded" not in alice.states[session]
+    await stage.agrees(alice, session, chat)
+
+
+@pytest.mark.parametrize("how", ["cancel", "dispose", "return"])
+async def test_a_result_nobody_judged_is_settled_with_its_turn(stage: Stage, how: str) -> None:
+    said: list[bool] = []
+    may_return = trio.Event()
+
+    async def prompt(turn: Turn) -> None:
+        judging = asking_about(ToolResult("late"), said=said)
+        if how != "return":
+            await judging(turn)
+        nursery = stage.open.host.sessions.by_uri[session].nursery
+        assert nursery is not None
+        nursery.start_soon(judging, turn)
+        await may_return.wait()
+
+    stage.cast(prompt)
+    alice = await stage.client()
+    session, chat = await stage.session(alice)
+    turn_id = await alice.start_turn(chat, "go")
+    await alice.until(lambda: alice.states[session].get("inputNeeded"))
+    if how == "cancel":
+        await applied(alice, chat, {"type": "chat/turnCancelled", "turnId": turn_id})
+    elif how == "dispose":
+        await alice.request("disposeSession", {"channel": session})
+    may_return.set()
+    turn = await alice.finished(chat, turn_id)
+    await alice.request("ping")
+    assert (calls_of(turn)["call-0"]["status"], calls_of(turn)["call-0"]["reason"]) == ("cancelled", "skipped")
+    assert "inputNeeded" not in alice.states[session]
+    if how == "return":
+        await until(lambda: said)
+    assert said == ([False] if how == "return" else [])
+
+
+async def test_a_result_of_a_call_that_does_not_run_asks_nobody(stage: Stage) -> None:
+    said: list[bool] = []
+
+    async def prompt(turn: Turn) -> None:
+        said.append(await turn.confirm_result("never", ToolResult("?")))
+        turn.tool_started("streaming", "fetch")
+        said.append(await turn.confirm_result("streaming", ToolResult("?")))
+
+    stage.cast(prompt)
+    alice = await stage.client()
+    _, chat = await stage.session(alice)
+    await alice.turn(chat, "go")
+    assert said == [False, False]
+    assert "session/inputNeededSet" not in [entry["action"]["type"] for entry in alice.actions]
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_client_may_have_the_result_of_its_own_tool_confirmed(stage: Stage, approved: bool) -> None:
+    results: list[ToolResult] = []
+
+    async def prompt(turn: Turn) -> None:
+        results.append(await turn.call_tool("alice__fetch", {}))
+
+    stage.cast(prompt)
+    alice = await stage.client(client_id="alice")
+    session, chat = await stage.session(alice)
+    entry = {"clientId": "alice", "tools": [{"name": "fetch"}]}
+    await applied(alice, session, {"type": "session/activeClientSet", "activeClient": entry})
+    turn_id = await alice.start_turn(chat, "go")
+    await alice.until(lambda: alice.states[session].get("inputNeeded"))
+    (call_id,) = calls_of(alice.states[chat]["activeTurn"])
+    result = {"success": True, "pastTenseMessage": "Fetched", "content": [{"type": "text", "text": "here"}]}
+    action = {"type": "chat/toolCallComplete", "turnId": turn_id, "toolCallId": call_id, "result": result}
+    await applied(alice, chat, {**action, "requiresResultConfirmation": True})
+    await alice.until(
+        lambda: [e["kind"] for e in alice.states[session].get("inputNeeded", [])] == ["toolConfirmation"]
+    )
+    assert results == []
+    await applied(alice, chat, judged(turn_id, call_id, approved))
+    await alice.finished(chat, turn_id)
+    assert [(result.is_error, result.text == "here") for result in results] == [(not approved, approved)]
+    assert "inputNeeded" not in alice.states[session]
+    await stage.agrees(alice, session, chat)
+
+
 async def test_an_edited_input_is_what_the_tool_gets(stage: Stage) -> None:
     async def double(call: Any) -> str:
         return str(call.arguments["n"] * 2)

@@ -13,7 +13,6 @@ from ahpd.access import Gatekeeper, Principal
 from ahpd.errors import ToolError
 from ahpd.ports import Limit
 from ahpd.tooling.invoke import MAX_OUTPUT, Invoker
-from ahpd.tooling.offer import definition
 from ahpd.tools import OfferedTool, Tool, ToolCall, ToolResult
 from ahpd.views import HostApi
 
@@ -55,7 +54,7 @@ async def fine(call: ToolCall) -> str:
 
 async def invoke(run: Run, arguments: Any = None, limits: Sequence[Limit] = (), **more: Any) -> ToolResult:
     tool = Tool("tool", run, **more)
-    offered = OfferedTool(tool, "tests", None, definition(tool))
+    offered = OfferedTool(tool, "tests", None, tool.definition())
     call = ToolCall("tool", arguments or {}, ANA, cast(HostApi, None))
     with trio.fail_after(5):
         return await Invoker(Gatekeeper(), lambda plugin: limits).invoke(offered, call)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ahpd.access import ROOT
-from ahpd.tooling.offer import definition, offered_tools
+from ahpd.tooling.offer import offered_tools
 from ahpd.tools import WITHHELD, Offer, Tool, ToolCall, Wording
 from ahpd.views import SessionView
 
@@ -97,9 +97,9 @@ def test_a_tool_can_be_withheld_from_one_session() -> None:
 
 
 def test_a_definition_says_what_is_set_and_nothing_else() -> None:
-    assert definition(Tool("t", run)) == {"name": "t", "inputSchema": {"type": "object", "properties": {}}}
+    assert Tool("t", run).definition() == {"name": "t", "inputSchema": {"type": "object", "properties": {}}}
     whole = Tool("t", run, "Does.", title="T", annotations={"readOnlyHint": True}, schema={"type": "object"})
-    assert definition(whole) == {
+    assert whole.definition() == {
         "name": "t",
         "title": "T",
         "description": "Does.",

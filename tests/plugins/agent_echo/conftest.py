@@ -72,6 +72,9 @@ class FakeTurn:
     async def confirm(self, call_id: str, asked: Confirmation, tool_input: str | None = None) -> Decision:
         return Decision(True)
 
+    async def confirm_result(self, call_id: str, result: ToolResult, past_tense: str | None = None) -> bool:
+        return True
+
     async def ask(self, request: Mapping[str, Any]) -> Answer:
         self.parts.append(("ask", request))
         return self._answer

@@ -117,6 +117,7 @@ async def test_start(stage: Stage) -> None:
         "clientToolTimeoutMs": 600_000,
         "titleStrategy": "activeAgent",
         "toolsServer": False,
+        "contextTurns": 0,
     }
 
 
@@ -223,9 +224,14 @@ async def test_fail(stage: Stage) -> None:
 
 
 async def test_spawn(stage: Stage) -> None:
+    reported: list[Any] = []
+    stage.more = {"background": lambda *told: reported.append(told)}
     turn = await stage.run("/spawn 300")
     assert stage.spawned == [["sleep", "300"]]
     assert turn.answer == "Started process 4711: sleep 300."
+    ((work_id, work, until),) = reported
+    assert (work_id, work["kind"], work["command"]) == ("process-4711", "shell", "sleep 300")
+    assert await until() == 0
 
 
 async def test_steering_is_said_between_lines(stage: Stage) -> None:

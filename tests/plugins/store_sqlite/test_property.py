@@ -64,6 +64,7 @@ class Host:
     def __init__(self, make: Make, store: SessionStore) -> None:
         self.make, self.store = make, store
         self.rows: dict[str, SessionRow] = {}
+        self.records: dict[str, Json] = {}
         self.sessions: dict[str, Json] = {}
         self.chats: dict[str, Chat] = {}
         self.seq = self.reserved = self.turns = 0
@@ -71,7 +72,8 @@ class Host:
 
     def known(self) -> Known:
         chats = {uri: (chat.session, chat.state, chat.record) for uri, chat in self.chats.items()}
-        return Known(dict(self.rows), dict(self.sessions), chats, self.reserved)
+        rows = {uri: replace(row, record=self.records[uri]) for uri, row in self.rows.items()}
+        return Known(rows, dict(self.sessions), chats, self.reserved)
 
     def on_disk(self) -> None:
         self.committed = self.known()
@@ -83,9 +85,9 @@ class Host:
 
     async def session(self, a: int, b: int) -> None:
         uri = f"echo:/{a}"
-        self.rows[uri] = self.make.row(uri, title=f"title {b}", busy=bool(b % 2))
+        self.rows[uri], self.records[uri] = self.make.row(uri, title=f"title {b}", busy=bool(b % 2)), {"b": b}
         self.sessions[uri] = {"title": f"title {b}", "status": 1, "chats": []}
-        self.store.write(PutSession(self.rows[uri], self.sessions[uri], {"b": b}))
+        self.store.write(PutSession(self.rows[uri], self.sessions[uri], self.records[uri]))
 
     async def summary(self, a: int, b: int) -> None:
         uri = f"echo:/{a}"
