@@ -225,7 +225,7 @@ def _peek(args: Sequence[str]) -> dict[str, Any]:
 @click.pass_context
 def run(ctx: click.Context, /, as_json: bool, stdio: bool, **options: Any) -> Any:
     """Run the daemon in this terminal."""
-    from ahpd.config import Config, check_binding
+    from ahpd.config import Config, check_binding, check_paths
     from ahpd.registry import build
 
     given = {
@@ -240,6 +240,7 @@ def run(ctx: click.Context, /, as_json: bool, stdio: bool, **options: Any) -> An
     log.setup(registry.config.settings["logFormat"], registry.config.settings["logLevel"])
     registry.report()
     registry.remember()
+    check_paths(registry.config)
     if not stdio:
         check_binding(registry.config)
 

@@ -341,6 +341,12 @@ def answer_text(turn: Json) -> str:
     return "".join(part["content"] for part in turn["responseParts"] if part["kind"] == "markdown")
 
 
+def call_texts(turn: Json) -> list[str]:
+    """What the tool calls of a turn answered, as text, one after another."""
+    calls = [part["toolCall"] for part in turn["responseParts"] if part["kind"] == "toolCall"]
+    return ["".join(item.get("text", "") for item in call.get("content") or ()) for call in calls]
+
+
 @asynccontextmanager
 async def connect(
     url: str, client_id: str | None = None, headers: Mapping[str, str] | None = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -108,14 +110,16 @@ def overrides_of(options: Mapping[str, Any], settings: Mapping[str, Any] | None 
     )
 
 
-def looked_up(config_file: str | None) -> tuple[Config, Discovery]:
+def looked_up(config_file: str | None, *, to_write: bool = False) -> tuple[Config, Discovery]:
+    """The configuration and what is installed. A file that is named `to_write` need not be there yet."""
     from ahpd.config import Config
     from ahpd.plugins import discover
 
     discovery = discover()
     for problem in discovery.problems:
         note(problem)
-    return Config.load(overrides=overrides_of({"config_file": config_file})), discovery
+    overrides = replace(overrides_of({"config_file": config_file}), makes_file=to_write)
+    return Config.load(overrides=overrides), discovery
 
 
 def known_plugin(name: str, config: Config, discovery: Discovery, what: str) -> None:
@@ -129,13 +133,21 @@ def known_plugin(name: str, config: Config, discovery: Discovery, what: str) -> 
 
 
 def tell_daemon(config: Config) -> dict[str, Any] | None:
-    """Have the running daemon of this home read its configuration again; `None` when none runs."""
+    """Have the running daemon read its configuration again; `None` when none that reads `config` runs.
+
+    It may have been started with a file of its own, and what is written to another one changes nothing there.
+    """
     from ahpd.control import NotRunning, ask, running
 
     record = running(config.places)
     if record is None or not record.get("control"):
         return None
     try:
-        return ask(record["control"], "reload")
+        told = ask(record["control"], "reload")
     except NotRunning:
         return None
+    written = os.path.realpath(config.writable)
+    if written not in map(os.path.realpath, told["files"]):
+        note(f"the running ahpd does not read {config.writable} and stays as it is")
+        return None
+    return told

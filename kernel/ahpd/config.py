@@ -98,6 +98,8 @@ class Overrides:
     """The plugins of this run instead of the enabled ones; empty for none."""
     plugin_options: tuple[str, ...] = ()
     """Each `NAME.KEY=VALUE`."""
+    makes_file: bool = False
+    """Whether `config_file` may be absent: it is made by what is written to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ class Config:
     origins: Mapping[tuple[str, ...], Layer]
     bad: frozenset[tuple[str, ...]] = frozenset()
     """Keys with a wrong value, which are read as if they were not set."""
+    wrong: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    """The sentence about each of those."""
     declared: tuple[Mapping[str, Sequence[ConfigKey]], frozenset[str], bool] = ({}, frozenset(), False)
     filed: Mapping[str, Any] = field(default_factory=dict)
     """As `values`, without what flags say: what a start that is given none would find."""
@@ -200,8 +204,8 @@ class Config:
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """Dotted key to the file or flag that set it."""
-        return {".".join(path): layer.name for path, layer in self.origins.items()}
+        """Dotted key to the file or flag that set it. What has a wrong value is not set."""
+        return {".".join(path): layer.name for path, layer in self.origins.items() if path not in self.bad}
 
     @property
     def configured_plugins(self) -> tuple[str, ...]:
@@ -235,6 +239,18 @@ class Config:
         return PluginSettings(
             enabled, table.get("hostTools", True) is not False, table.get("required", False) is True, options
         )
+
+    def written_options(self, name: str) -> Mapping[str, Any]:
+        """A plugin's own options as somebody wrote them, unchecked and without defaults."""
+        table = _table(_table(self.values, "plugins"), name)
+        return {option: value for option, value in table.items() if option != "enabled"}
+
+    def wrong_about(self, name: str) -> tuple[str, str] | None:
+        """What is wrong with a plugin's table, where that is to be mended: (dotted key, sentence)."""
+        for path, sentence in self.wrong.items():
+            if path in (("plugins",), ("plugins", name)) or path[:2] == ("plugins", name):
+                return ".".join(path), sentence
+        return None
 
     def plugin_config(self, name: str) -> PluginConfig:
         return PluginConfig(name, self.plugin(name).options, self.settings, str(self.places.data))
@@ -289,8 +305,9 @@ def _compose(
         config,
         settings=settings,
         problems=tuple(sentence for _, sentence in problems),
-        warnings=tuple(_unknown(config, elsewhere)) if warn else (),
+        warnings=(*_unread(config), *_unknown(config, elsewhere)) if warn else (),
         bad=bad,
+        wrong=dict(problems),
         declared=(declared, elsewhere, warn),
         filed=filed,
         filed_origins=filed_origins,
@@ -308,7 +325,8 @@ def _here() -> str:
 
 def _files(places: Places, overrides: Overrides) -> tuple[Path, ...]:
     if overrides.config_file is not None:
-        return (overrides.config_file,)
+        absent = overrides.makes_file and not os.path.lexists(overrides.config_file)
+        return () if absent else (overrides.config_file,)
     user = places.user_file
     files = [user] if user.exists() else []
     if named := os.environ.get("AHPD_CONFIG"):
@@ -401,21 +419,28 @@ def _sentence(config: Config, path: tuple[str, ...], found: tuple[str, str]) -> 
     return f"{subject}{inner} must be {what}"
 
 
+def _unread(config: Config) -> Iterator[str]:
+    read = config.places.user_file
+    other = read.with_suffix(".json")
+    if read in config.files and other != read and other.exists():
+        yield f"{other} is not read, because {read} is there; move its settings there and remove it"
+
+
 def _unknown(config: Config, elsewhere: Collection[str]) -> Iterator[str]:
     for name in config.values:
         if name not in config.keys and name != "plugins" and name not in elsewhere:
             close = nearest(name, {*config.keys, "plugins"})
-            meant = f"; did you mean {close}?" if close else ";"
-            yield f"{config.origins[(name,)].name}: {name} is not a setting ahpd knows{meant} It is ignored"
+            meant = f"did you mean {close}? It" if close else "it"
+            yield f"{config.origins[(name,)].name}: {name} is not a setting ahpd knows; {meant} is ignored"
     for plugin, known in config.options.items():
         for option in _table(_table(config.values, "plugins"), plugin):
             if option not in known and option not in SWITCHES:
                 close = nearest(option, {*known, *SWITCHES})
-                meant = f"; did you mean {close}?" if close else ";"
+                meant = f"did you mean {close}? It" if close else "it"
                 path = ("plugins", plugin, option)
                 yield (
-                    f"{config.origins[path].name}: {'.'.join(path)} is not an option {plugin} knows{meant}"
-                    " It is passed on as it is"
+                    f"{config.origins[path].name}: {'.'.join(path)} is not an option {plugin} knows;"
+                    f" {meant} is passed on as it is"
                 )
 
 
@@ -434,16 +459,34 @@ def _register_secrets(config: Config) -> None:
 
 
 def check_binding(config: Config) -> None:
-    """Raise `StartError` for an address others can reach with nothing said about a token, or with two answers."""
+    """Raise `StartError` for an address others can reach with nothing said about a token, or for two answers."""
     settings = config.settings
     has_token = bool(settings["connectionToken"] or settings["connectionTokenFile"])
     if settings["withoutConnectionToken"] and has_token:
         raise StartError("withoutConnectionToken cannot be used beside a connection token; leave one of them out")
+    if settings["connectionToken"] and settings["connectionTokenFile"]:
+        raise StartError("connectionToken and connectionTokenFile are both set; leave one of them out")
     if not (has_token or settings["withoutConnectionToken"] or is_loopback(settings["host"])):
         raise StartError(
             f"{settings['host']} can be reached from other machines: use --connection-token,"
             " --connection-token-file or --without-connection-token"
         )
+
+
+def check_paths(config: Config) -> None:
+    """Raise `ConfigError` for a folder typed on the command line that is none.
+
+    Those of a file are warned about, since a disk that is not there today must not keep a daemon from starting.
+    """
+    absent = [path for path in config.settings["paths"] if not os.path.isdir(path)]
+    if not absent:
+        return
+    layer = config.origins.get(("paths",))
+    where = layer.name if layer else "the current folder"
+    if layer and layer.typed:
+        raise ConfigError(f"{where} must name a folder that is there; {absent[0]} is none")
+    for path in absent:
+        log.get("ahpd").warning(f"{where}: paths names {path}, which is no folder; sessions in it cannot work")
 
 
 def is_loopback(host: str) -> bool:

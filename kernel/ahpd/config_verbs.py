@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,14 +73,20 @@ def never(config: Config) -> bool:
 @click.argument("key", required=False)
 def config_get(key: str | None, as_json: bool, config_file: str | None) -> int:
     """One setting, or all of them and where each comes from. Secrets read <set>."""
+    from ahpd.config import split_key
+
     loaded, discovery = looked_up(config_file)
     known = _with_keys(loaded, discovery, never)
-    tree = _shown(known, discovery)
+    tree, names = _shown(known, discovery), {*discovery.found, *known.configured_plugins}
+    path = split_key(key, names) if key is not None else ()
+    for place, sentence in known.wrong.items():
+        if place[: len(path)] == path[: len(place)]:
+            note(f"{sentence}; it is read as if it were not set")
     if key is None:
         shown = {"files": [str(file) for file in known.files], "config": tree, "sources": dict(known.sources)}
         show(shown, as_json, _as_lines(tree, known.sources))
         return DONE
-    value = _at(tree, key, {*discovery.found, *known.configured_plugins})
+    value = _at(tree, key, names)
     show(value, as_json, [value if isinstance(value, str) else json.dumps(value)])
     return DONE
 
@@ -134,7 +140,7 @@ def config_set(key: str, value: str, as_json: bool, config_file: str | None) -> 
     from ahpd.config import split_key
     from ahpd.configfile import edit
 
-    loaded, discovery = looked_up(config_file)
+    loaded, discovery = looked_up(config_file, to_write=True)
     path = split_key(key, {*discovery.found, *loaded.configured_plugins})
     known = _with_keys(loaded, discovery, lambda config: _schema_of(config, path) is None)
     parsed = _checked(known, discovery, path, value)
@@ -185,8 +191,10 @@ def _checked(config: Config, discovery: Discovery, path: tuple[str, ...], text: 
 _WHEN = {
     "live": "; the running ahpd took it",
     "session": "; the running ahpd uses it for the next session",
+    "enable": "; it counts once that plugin is enabled",
     "restart": "; the running ahpd takes it at its next start",
 }
+"""What to say when a daemon runs, the later the further down."""
 
 
 def _after_change(config: Config, path: tuple[str, ...], answer: dict[str, Any], as_json: bool) -> int:
@@ -195,13 +203,55 @@ def _after_change(config: Config, path: tuple[str, ...], answer: dict[str, Any],
     if source != str(config.writable):
         note(f"{source} sets {'.'.join(path)} too, and wins")
     line = f"{answer['key']} is {json.dumps(answer['value'], ensure_ascii=False)}"
-    if tell_daemon(fresh) is not None:
-        declared = fresh.keys.get(path[0]) or fresh.options.get(path[1], {}).get(path[2])
-        applies = declared.applies if declared else "restart"
-        answer["applies"] = applies
-        line += _WHEN[applies]
+    line += _in_daemon(fresh, list(_settings_in(path, answer["value"])), answer)
     show(answer, as_json, [line])
     return DONE
+
+
+def _settings_in(path: tuple[str, ...], value: Any) -> Iterable[tuple[str, ...]]:
+    """The settings that a path is, is in, or has beneath it."""
+    depth = 3 if path[0] == "plugins" else 1
+    if len(path) >= depth or not isinstance(value, Mapping):
+        yield path[:depth]
+        return
+    for name, inner in value.items():
+        yield from _settings_in((*path, name), inner)
+
+
+def _in_daemon(config: Config, changed: Sequence[tuple[str, ...]], answer: dict[str, Any]) -> str:
+    """Have a running daemon take a change; the end of the sentence that says when it does. `answer` learns it."""
+    told = tell_daemon(config)
+    if told is None:
+        return ""
+    for path in changed:
+        if path[0] == "plugins" and path[2:] == ("enabled",):
+            _compare(config, path[1], told)
+    whens = list(_WHEN)
+    answer["applies"] = max((_applies(config, path, told) for path in changed), key=whens.index, default="live")
+    return _WHEN[answer["applies"]]
+
+
+def _compare(config: Config, name: str, told: Mapping[str, Any]) -> None:
+    """Say where the running daemon has not come to what was switched."""
+    row = next((row for row in told["plugins"] if row["name"] == name), None)
+    if row is None or row["enabled"] is not config.plugin(name).enabled:
+        note(f"the running ahpd was started with a list of plugins of its own and keeps {name} as it is")
+    elif row["enabled"] and row["state"] != "ready":
+        note(f"plugin {name} is enabled and {row['state']}: {row['reason']}; {row['next']}")
+
+
+def _applies(config: Config, path: tuple[str, ...], told: Mapping[str, Any]) -> str:
+    if path[0] != "plugins" or len(path) < 3:
+        return config.keys[path[0]].applies if path[0] in config.keys else "restart"
+    _, name, option = path
+    if option == "enabled":
+        return "restart" if ".".join(path) in told["restart"] else "live"
+    if name in told["loaded"]:
+        return "live"  # it was not on, or waited for just this; now it was begun with it
+    if not config.plugin(name).enabled:
+        return "enable"
+    declared = config.options.get(name, {}).get(option)
+    return declared.applies if declared else "restart"
 
 
 @verb(config, name="unset", context_settings=HELP)
@@ -211,7 +261,7 @@ def config_unset(key: str, as_json: bool, config_file: str | None) -> int:
     from ahpd.config import split_key
     from ahpd.configfile import REMOVE, edit, read_file
 
-    loaded, discovery = looked_up(config_file)
+    loaded, discovery = looked_up(config_file, to_write=True)
     path = split_key(key, {*discovery.found, *loaded.configured_plugins})
     place: Any = read_file(loaded.writable) if loaded.writable.exists() else {}
     for step in path:
@@ -220,8 +270,13 @@ def config_unset(key: str, as_json: bool, config_file: str | None) -> int:
         show({"key": key, "changed": False}, as_json, [f"{key} is not set in {loaded.writable}"])
         return DONE
     edit(loaded.writable, {path: REMOVE})
-    tell_daemon(loaded)
-    show({"key": key, "changed": True}, as_json, [f"{key} is taken out of {loaded.writable}"])
+    fresh = _with_keys(loaded.reload(), discovery, never)
+    if source := fresh.sources.get(".".join(path)):
+        note(f"{source} sets {'.'.join(path)} too, and still does")
+    answer: dict[str, Any] = {"key": key, "changed": True}
+    line = f"{key} is taken out of {loaded.writable}"
+    line += _in_daemon(fresh, list(_settings_in(path, place)), answer)
+    show(answer, as_json, [line])
     return DONE
 
 
@@ -230,7 +285,12 @@ def config_check(as_json: bool, config_file: str | None) -> int:
     """Hold the configuration to what is declared and name everything that is wrong."""
     from ahpd.config import check_binding
 
-    loaded, discovery = looked_up(config_file)
+    try:
+        loaded, discovery = looked_up(config_file)
+    except ConfigError as error:
+        # A file that cannot be read at all is what a check is asked about, and no reason to print nothing.
+        show({"files": [], "problems": [error.sentence], "warnings": []}, as_json, [error.sentence])
+        return fail("1 wrong in the configuration", WRONG_USE)
     known = _with_keys(loaded, discovery, lambda config: bool(config.warnings or _unexplained(config)))
     problems = list(known.problems)
     try:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,10 @@ def read_file(path: Path) -> dict[str, Any]:
 
 def _text_of(path: Path) -> str:
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
+        # Opening a pipe waits for somebody to write into it, unless told not to.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8-sig", newline="") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path} is no regular file; put one in its place")
             return file.read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text") from error
@@ -101,7 +105,8 @@ def _put(path: Path, tree: Any, key: tuple[str, ...], value: Any, make: Any) -> 
             tree[step] = make()
         tree = tree[step]
         if not isinstance(tree, dict):
-            raise ConfigError(f"{path}: {'.'.join(key[:depth])} must be a table")
+            dotted = ".".join(key[:depth])
+            raise ConfigError(f"{path}: {dotted} must be a table; ahpd config unset {dotted} takes it out")
     if value is not REMOVE:
         tree[key[-1]] = value
     elif key[-1] in tree:

@@ -69,6 +69,12 @@ def _claimed(places: Places) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         os.close(descriptor)
 
 
+def withdraw(places: Places) -> None:
+    """Leave nothing that says a daemon runs here; for one that cannot leave `claim`."""
+    (places.run / "daemon.json").unlink(missing_ok=True)
+    socket_path(places).unlink(missing_ok=True)
+
+
 def _lock(descriptor: int, kind: int, patience: float) -> bool:
     # A command that looks whether a daemon runs holds the lock for a moment; a daemon must outwait that.
     last = time.monotonic() + patience

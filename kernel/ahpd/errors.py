@@ -5,6 +5,8 @@ Knows nothing of who raised it or how it reaches a client.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -99,3 +101,22 @@ class StartError(AhpdError):
 
 class PluginError(AhpdError):
     """A plugin that broke a rule of its hooks. Costs that plugin, nobody else."""
+
+
+# What plugins raise
+
+
+def is_contained(error: BaseException) -> bool:
+    """Whether a fence around a plugin's code may stop this: everything but cancellation, also in groups.
+
+    `except Exception` is not enough of a fence: `sys.exit`, another loop's cancellation or a class of the plugin's
+    own would end everything around it. A person's Ctrl-C is not a plugin's, but it is raised in the main thread
+    only, and not even there while a host runs, which listens for the signal.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_contained, error.exceptions))
+    trio = sys.modules.get("trio")  # importing it here would cost every command that starts no loop
+    if isinstance(error, KeyboardInterrupt):
+        elsewhere = threading.current_thread() is not threading.main_thread()
+        return elsewhere or (trio is not None and bool(trio.lowlevel.in_trio_run()))
+    return trio is None or not isinstance(error, trio.Cancelled)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 import trio
@@ -48,7 +49,7 @@ from ahpd.session.sessions import Sessions
 from ahpd.session.toolbox import Toolboxes
 from ahpd.session.turns import Turns
 from ahpd.state import Json, State
-from ahpd.tooling.fence import is_contained, sole
+from ahpd.tooling.fence import pass_on, sole
 from ahpd.tooling.invoke import Invoker
 from ahpd.tooling.offer import offered_tools
 from ahpd.tools import Offer, OfferedTool, Tool
@@ -56,7 +57,7 @@ from ahpd.wire.clients import Client, Clients
 from ahpd.wire.connection import Connection, Transport
 from ahpd.wire.methods import Methods
 
-STOP_SECONDS = 4.0
+STOP_SECONDS = 3.5
 """From the first signal to the end; whatever has not gone by then is left behind."""
 
 
@@ -142,6 +143,7 @@ class Host:
         self._lives: dict[str, trio.Event] = {}
         self._nursery: trio.Nursery | None = None
         self._reloading = trio.Lock()
+        self._closing, self._store_closed = trio.Lock(), False
         self.root = RootConfig(self.state, names.ROOT, config)
         self.state.open(names.ROOT, "root", self._root_state())
 
@@ -190,7 +192,7 @@ class Host:
             session=self.sessions.view(session),
             provider=session.provider,
             strategy=session.strategy,  # type: ignore[arg-type]
-            settings=self.config.settings,
+            settings=MappingProxyType(self.config.settings),
             agents=self.operations.agents(self._unattended()),
         )
 
@@ -328,7 +330,23 @@ class Host:
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
-                await store.close()
+                await self._close_store()
+
+    async def _close_store(self) -> None:
+        """Once, whoever of those who end the host comes first."""
+        async with self._closing:
+            if not self._store_closed:
+                self._store_closed = True
+                await self.keeper.store.close()
+
+    async def leave_behind(self) -> None:
+        """For a process that ends now although something in it does not: keep what there is, end the children."""
+        for session in self.sessions.by_uri.values():
+            self.keeper.session(session)
+        await self._close_store()
+        async with trio.open_nursery() as nursery:
+            for session in self.sessions.everything():
+                nursery.start_soon(session.children.end)
 
     async def _stop(self) -> None:
         await self.quiet()
@@ -379,17 +397,21 @@ class Host:
                     await ended.wait()
                     bound.deadline = trio.current_time() + LIFE_SECONDS
         except BaseException as error:
-            if not is_contained(error):
-                raise
+            pass_on(error)
             log.get(f"ahpd.plugin.{name}").exception("the plugin's own work ended")
             if not started:
                 task_status.started()
             if self._lives.get(name) is not ended:
                 return  # switched off, and perhaps on again, meanwhile: what is loaded now is another one
             del self._lives[name]
-            self.loader.drop(name, failure(name, f"what it runs beside the host ended: {sole(error)!r}"))
+            reason = f"what it runs beside the host ended: {sole(error)!r}"
+            if bound.cancelled_caught and not started:
+                reason = f"it did not begin within {LIFE_SECONDS:g} seconds"
+            self.loader.drop(name, failure(name, reason, beside=True))
             try:
                 self._take(self.config)
+                if not ended.is_set():  # how it went when the host ended says nothing of the next start
+                    self.registry.remember()
             except ConfigError as broken:  # somebody is just editing the file; the next reload takes it
                 log.get("ahpd.host").warning(broken.sentence)
         finally:

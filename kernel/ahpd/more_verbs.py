@@ -75,7 +75,7 @@ def _of_a_plugin(verb: str) -> click.Command | None:
     alone = type(config).load(config.places, replace(config.overrides, plugins=tuple(asked)))
     registry = build(Loader(alone, discovery).load_all(), alone, strict=False)
     if not owners:
-        registry.remember()
+        registry.remember(ran=False)
     for row in owners:
         status = registry.statuses.get(row["name"])
         if verb not in registry.commands and status is not None and status.state != "ready":

@@ -13,20 +13,22 @@ import inspect
 import json
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import pluggy
 
-from ahpd import hookspecs
-from ahpd.config import Config, nearest
-from ahpd.errors import AhpdError, ConfigError
+from ahpd import hookspecs, log
+from ahpd.config import KERNEL_KEYS, Config, nearest
+from ahpd.errors import AhpdError, ConfigError, is_contained
 from ahpd.hookspecs import PROJECT
 from ahpd.places import Places, private_folder, write_private
-from ahpd.ports import ConfigKey
+from ahpd.ports import Applies, ConfigKey
+from ahpd.schemas import bad_schema
 
 State: TypeAlias = Literal["ready", "disabled", "missing", "incompatible", "unconfigured", "error", "waiting"]
 
@@ -60,9 +62,13 @@ class Status:
     reason: str = ""
     next: str = ""
     detail: str = ""
+    beside: bool = False
+    """Whether it failed in what it runs beside a host, which nobody learns who only imports it."""
 
 
 READY = Status("ready")
+SLOW_SECONDS = 5.0
+"""How long an import takes before the log says whose it is."""
 
 
 # Without importing
@@ -135,7 +141,8 @@ def judge(name: str, config: Config, discovery: Discovery) -> Status:
     found = discovery.found.get(name, ())
     turn_off = f"ahpd plugin disable {name}"
     if not config.plugin(name).enabled:
-        reason = "" if found else "not installed"
+        wrong = config.wrong_about(name)
+        reason = wrong[1] if wrong else "" if found else "not installed"
         return Status("disabled", reason, f"ahpd plugin enable {name}" if found else "")
     if not found:
         close = nearest(name, discovery.found)
@@ -151,6 +158,12 @@ def judge(name: str, config: Config, discovery: Discovery) -> Status:
     return READY
 
 
+def hindrance(name: str, config: Config) -> Status | None:
+    """What no daemon starts with in a plugin's table. Not part of `judge`: a start refuses all of the file."""
+    wrong = config.wrong_about(name)
+    return Status("unconfigured", wrong[1], f"ahpd config unset {wrong[0]}") if wrong else None
+
+
 # What the last run learned
 
 
@@ -161,9 +174,47 @@ def read_cache(places: Places) -> dict[str, dict[str, Any]]:
     """
     try:
         cache = json.loads((places.cache / "plugins.json").read_text("utf-8"))["plugins"]
-        return {name: dict(entry) for name, entry in cache.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {name: entry for name, entry in cache.items() if _is_entry(entry)}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
+
+
+_STATES: tuple[str, ...] = get_args(State)
+_PARTS: Mapping[str, Callable[[Any], bool]] = {
+    "distribution": lambda part: isinstance(part, str),
+    "version": lambda part: isinstance(part, str),
+    "entryPoint": lambda part: isinstance(part, str),
+    "state": lambda part: part in _STATES,
+    "reason": lambda part: isinstance(part, str),
+    "next": lambda part: isinstance(part, str),
+    "provides": lambda part: isinstance(part, dict) and all(map(_are_texts, part.values())),
+    "keys": lambda part: isinstance(part, list) and all(map(_is_key, part)),
+    "options": lambda part: _are_texts(part),
+    "rivals": lambda part: _are_texts(part),
+    "beside": lambda part: isinstance(part, bool),
+}
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether a cached entry can be used as it is. A cache that others wrote is no reason to end in a fault."""
+    return isinstance(entry, dict) and all(part not in entry or fits(entry[part]) for part, fits in _PARTS.items())
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_key(key: Any) -> bool:
+    try:
+        made = ConfigKey(**key)
+        switches = (made.daemon, made.secret, made.flag, made.in_root, made.pushed)
+        if made.daemon and made.name in {own.name for own in KERNEL_KEYS}:
+            return False
+        whole = isinstance(made.name, str) and isinstance(made.description, str)
+        whole = whole and made.applies in get_args(Applies) and all(isinstance(each, bool) for each in switches)
+        return whole and isinstance(made.schema, dict) and bad_schema(made.schema) is None
+    except (TypeError, AttributeError):
+        return False
 
 
 def write_cache(places: Places, entries: Mapping[str, Mapping[str, Any]]) -> None:
@@ -191,8 +242,9 @@ def cached(
         one.value,
     ):
         return {}
+    # What is written, not what is in force: a default is known only to those who loaded the plugin.
     configured = entry.get("state") == "unconfigured" and entry.get("options") != sorted(
-        config.plugin(name).options
+        config.written_options(name)
     )
     alone = not all(config.plugin(rival).enabled for rival in entry.get("rivals", ()))
     if configured or alone:
@@ -207,7 +259,9 @@ def rows(config: Config, discovery: Discovery, cache: Mapping[str, Mapping[str, 
     for name in config.ordered(names):
         status, entry = judge(name, config, discovery), cached(name, config, discovery, cache)
         if status.state == "ready" and entry.get("state") in ("error", "unconfigured", "waiting"):
-            status = Status(entry["state"], str(entry.get("reason", "")), str(entry.get("next", "")))
+            status = Status(entry["state"], entry.get("reason", ""), entry.get("next", ""))
+        if status.state == "ready":
+            status = hindrance(name, config) or status
         table.append(row(name, config, discovery, status, entry.get("provides")))
     return table
 
@@ -236,18 +290,18 @@ def row(
 def fence(name: str, failed: Callable[[Status], None]) -> Iterator[None]:
     """Where a plugin's own code runs: whatever it raises becomes its status, and nobody else's trouble.
 
-    `SystemExit` and cancellations of a foreign loop are caught too; only Ctrl-C passes. What the plugin prints
-    goes to stderr, because stdout may be somebody's JSON.
+    Only Ctrl-C passes, see `is_contained`. What the plugin prints goes to stderr, because stdout may be
+    somebody's JSON.
     """
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
-    except KeyboardInterrupt:
-        raise
     except ConfigError as error:
         option = error.sentence.removeprefix(f"plugins.{name}.").partition(" ")[0]
         failed(Status("unconfigured", error.sentence, f"ahpd config set plugins.{name}.{option} VALUE"))
     except BaseException as error:
+        if not is_contained(error):
+            raise
         if isinstance(error, AhpdError):
             failed(failure(name, error.sentence))
             return
@@ -256,8 +310,21 @@ def fence(name: str, failed: Callable[[Status], None]) -> Iterator[None]:
         failed(failure(name, f"it raised {told}", traceback.format_exc()))
 
 
-def failure(name: str, reason: str, detail: str = "") -> Status:
-    return Status("error", reason, f"mend it, or ahpd plugin disable {name}", detail)
+@contextlib.contextmanager
+def told_when_slow(name: str) -> Iterator[None]:
+    """An import that never ends looks like a host that hangs, and nothing else can be said meanwhile."""
+    sentence = f"plugin {name} has been importing for {SLOW_SECONDS:g} seconds"
+    timer = threading.Timer(SLOW_SECONDS, lambda: log.get("ahpd").warning(sentence, plugin=name))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def failure(name: str, reason: str, detail: str = "", *, beside: bool = False) -> Status:
+    return Status("error", reason, f"mend it, or ahpd plugin disable {name}", detail, beside)
 
 
 @dataclass
@@ -271,6 +338,9 @@ class Loader:
     keys: dict[str, tuple[ConfigKey, ...]] = field(default_factory=dict)
     """What the registry was told by each module, kept here because it lives as long as the module is in."""
     manager: pluggy.PluginManager = field(default_factory=lambda: pluggy.PluginManager(PROJECT))
+    _given_up: dict[str, Any] = field(default_factory=dict)
+    """What was so when a plugin failed beside the host. Until that changes it is not tried again: everybody who
+    switches another plugin would wait for it."""
 
     def __post_init__(self) -> None:
         self.manager.add_hookspecs(hookspecs)
@@ -303,13 +373,22 @@ class Loader:
         self.modules.pop(name, None)
         self.keys.pop(name, None)
         self.statuses[name] = status
+        self._given_up.pop(name, None)
+        if status.beside:
+            self._given_up[name] = self._circumstances(name)
         if self.manager.has_plugin(name):
             self.manager.unregister(name=name)
+
+    def _circumstances(self, name: str) -> Any:
+        return self.discovery.found.get(name), self.config.written_options(name)
+
+    def _is_given_up(self, name: str) -> bool:
+        return name in self._given_up and self._given_up[name] == self._circumstances(name)
 
     def sync(self, config: Config) -> tuple[list[str], list[str]]:
         """Load what `config` enables and is not loaded, unload what it does not enable: (loaded, unloaded).
 
-        A plugin that failed before is tried again; packages installed since the start are found. Raises
+        A plugin that failed to load is tried again; packages installed since the start are found. Raises
         `ConfigError` for a wrong setting before anything is touched.
         """
         config.check()
@@ -320,14 +399,15 @@ class Loader:
         unloaded = [name for name in gone if name in self.modules]
         for name in gone:
             self.unload(name)
-        fresh = [name for name in wanted if name not in self.modules]
+        fresh = [name for name in wanted if name not in self.modules and not self._is_given_up(name)]
         for name in fresh:
             self.load(name)
         return [name for name in fresh if name in self.modules], unloaded
 
     def _register(self, name: str, found: Found) -> None:
         point = metadata.EntryPoint(found.name, found.value, PROJECT)
-        module = point.load()
+        with told_when_slow(name):
+            module = point.load()
         if any(module is other for other in self.modules.values()):
             raise AhpdError(f"{found.value} is loaded already under another name")
         for hook, function, options in self._implementations(module):

@@ -21,8 +21,8 @@ import msgspec
 from ahpd import log
 from ahpd.agents import Agent, described
 from ahpd.config import KERNEL_KEYS, SWITCHES, Config
-from ahpd.errors import AhpdError, PluginError, StartError
-from ahpd.plugins import Loader, Status, fence, judge, read_cache, row, write_cache
+from ahpd.errors import AhpdError, PluginError, StartError, is_contained
+from ahpd.plugins import Loader, Status, cached, fence, judge, read_cache, row, write_cache
 from ahpd.ports import ConfigKey, ControlVerb, Limit, Method, PluginConfig, SessionStore
 from ahpd.protocol.shapes import PARAM_SHAPES
 from ahpd.schemas import bad_schema
@@ -40,6 +40,8 @@ KERNEL_VERBS = frozenset(
 """Verbs of the command line that are ahpd's own, now or by promise."""
 GRANT = re.compile(r"[a-z][A-Za-z-]*:[a-z][A-Za-z-]*")
 TAKEN_SCHEMES = ("file", "http", "https")
+ASKED_AT_START = ("ahpd_session_store",)
+"""Hooks that decide something for as long as a host runs: switching a plugin that has one waits for a restart."""
 MOST = 1000
 """How many of one thing a plugin may declare, so that an endless generator ends."""
 
@@ -107,6 +109,10 @@ class Registry:
     rivals: Mapping[str, frozenset[str]]
     """By plugin, the others that claim a name it claims."""
     loader: Loader = field(repr=False, compare=False)
+    decided_by: frozenset[str] = frozenset()
+    """The plugins that were asked when the host started, by the hooks that are asked only then."""
+    undecided: tuple[str, ...] = ()
+    """The plugins with such hooks that were switched since: what they decide waits for a restart."""
 
     def rows(self) -> list[dict[str, Any]]:
         """As `ahpd plugin list` shows them, from what is loaded here and now."""
@@ -127,9 +133,13 @@ class Registry:
         contribution = self.contributions.get(name)
         return contribution.provides if contribution else None
 
-    def remember(self) -> None:
-        """Leave what was learned for commands that must not import plugins."""
-        entries = {}
+    def remember(self, *, ran: bool = True) -> None:
+        """Leave what was learned for commands that must not import plugins.
+
+        A command that only imported plugins has not `ran` them: it cannot know better what failed beside a host.
+        """
+        entries: dict[str, dict[str, Any]] = {}
+        before = {} if ran else read_cache(self.config.places)
         for name, status in self.statuses.items():
             found = self.loader.discovery.found.get(name, ())
             if len(found) == 1:
@@ -142,9 +152,15 @@ class Registry:
                     "next": status.next,
                     "provides": self._provides(name) or {},
                     "keys": [asdict(key) for key in self.config_keys.get(name, ())],
-                    "options": sorted(self.config.plugin(name).options),
+                    "options": sorted(self.config.written_options(name)),
                     "rivals": sorted(self.rivals.get(name, ())),
+                    "beside": status.beside,
                 }
+                known = cached(name, self.config, self.loader.discovery, before)
+                if status.state == "ready" and known.get("beside"):
+                    entries[name] |= {
+                        part: known[part] for part in ("state", "reason", "next", "beside") if part in known
+                    }
         write_cache(self.config.places, entries)
 
     def report(self, before: Registry | None = None) -> None:
@@ -154,6 +170,11 @@ class Registry:
         for sentence in self.config.warnings:
             if sentence not in said:
                 logger.warning(sentence)
+        for name in self.undecided:
+            if before is None or name not in before.undecided:
+                logger.warning(
+                    f"plugin {name} was switched; where sessions are kept changes when ahpd is restarted"
+                )
         for name, reason in self.problems.items():
             if before is None or before.problems.get(name) != reason:
                 status = self.statuses[name]
@@ -194,6 +215,7 @@ def build(loader: Loader, config: Config, previous: Registry | None = None, *, s
             statuses[name] = Status("error", "; ".join(sentences), advice)
     if strict and previous is None:
         _insist(config, statuses)
+    decided_by = previous.decided_by if previous else _deciders(loader)
     return Registry(
         config,
         contributions,
@@ -210,7 +232,15 @@ def build(loader: Loader, config: Config, previous: Registry | None = None, *, s
         {name: status.reason for name, status in statuses.items() if status.state != "ready"},
         {name: frozenset().union(*found.values()) - {name} for name, found in clashes.items()},
         loader,
+        decided_by,
+        config.ordered(decided_by ^ _deciders(loader)),
     )
+
+
+def _deciders(loader: Loader) -> frozenset[str]:
+    """The loaded plugins that have a hook which is asked only when a host starts."""
+    hooks = [getattr(loader.manager.hook, hook) for hook in ASKED_AT_START]
+    return frozenset(each.plugin_name for hook in hooks for each in hook.get_hookimpls())
 
 
 def _methods(
@@ -238,16 +268,21 @@ def _insist(config: Config, statuses: Mapping[str, Status]) -> None:
 
 
 def changes(before: Registry, after: Registry) -> dict[str, Any]:
-    """What a reload did, as the control door answers it; `restart` names settings that wait for a restart."""
+    """What a reload did, as the control door answers it; `restart` names settings that wait for a restart.
+
+    Plugins that decide something at a start are held to that start: after off and on again nothing waits.
+    """
     old, new = before.config, after.config
     differing = [name for name, value in new.settings.items() if old.settings.get(name) != value]
     known = {**old.keys, **new.keys}
+    waiting = [name for name in differing if known[name].applies == "restart"]
     return {
         "loaded": [name for name in after.contributions if name not in before.contributions],
         "unloaded": [name for name in before.contributions if name not in after.contributions],
         "changed": differing,
-        "restart": [name for name in differing if known[name].applies == "restart"],
+        "restart": [*waiting, *(f"plugins.{name}.enabled" for name in after.undecided)],
         "plugins": after.rows(),
+        "files": [str(file) for file in new.files],
     }
 
 
@@ -264,7 +299,9 @@ def session_store(registry: Registry) -> SessionStore | None:
             store = implementation.function(*(given[argument] for argument in implementation.argnames))
         except AhpdError as error:
             raise StartError(f"plugin {name} cannot say where sessions are kept: {error.sentence}") from error
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if not is_contained(error):
+                raise
             raise StartError(f"plugin {name} cannot say where sessions are kept: {error!r}") from error
         if store is not None:
             offered[name] = store

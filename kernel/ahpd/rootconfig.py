@@ -113,7 +113,7 @@ class RootConfig:
             "readOnly": True,
             "default": False,
         }
-        values[RESTART] = self._restart_needed(config)
+        values[RESTART] = self._restart_needed(config) or bool(registry.undecided)
         return {
             "schema": {"type": "object", "properties": properties},
             "values": {name: value for name, value in values.items() if value is not None},

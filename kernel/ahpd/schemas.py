@@ -76,6 +76,8 @@ def misfit(value: Any, schema: Mapping[str, Any]) -> tuple[str, str] | None:
         if isinstance(step, int) and inner.get("type") == "string":
             return where, phrase(inner_list)
         where += f"[{step}]" if isinstance(step, int) else f".{step}"
+    if error.instance == "" and inner.get("minLength") == 1:
+        return where, "text that is not empty"
     if error.schema_path and error.schema_path[-1] == "required":
         return where, "a table with " + ", ".join(inner.get("required", ()))
     return where, phrase(inner)

@@ -89,6 +89,7 @@ async def _serve_stdio(host: Host, stopping: trio.Event) -> None:
         # What the client asked before its input ended is answered, if it is still there to read it.
         with trio.move_on_after(STOP_SECONDS / 2):
             await transport.drained()
+        stopping.set()  # from here on it ends, also when nobody signalled
         nursery.cancel_scope.cancel()
 
 
@@ -99,6 +100,7 @@ async def _stop_when(happens: Callable[[], Any], scope: trio.CancelScope) -> Non
 
 async def _serve_port(host: Host, announce: Announce, stopping: trio.Event) -> None:
     from ahpd.wire.guard import Doorkeeper
+    from ahpd.wire.limits import Limits, raise_descriptor_limit
     from ahpd.wire.listener import Listener
 
     settings = host.config.settings
@@ -113,6 +115,7 @@ async def _serve_port(host: Host, announce: Announce, stopping: trio.Event) -> N
         on_websocket=on_websocket,
         guard=doorkeeper,
         http_app=_http_app,
+        limits=Limits().within(raise_descriptor_limit()),
         log=log.get("ahpd.wire"),
         barrier=host.keeper,
     )
@@ -194,16 +197,53 @@ def _make_http_app() -> ASGIApp:
     return app  # type: ignore[return-value]
 
 
+def _stop_signals() -> list[signal.Signals]:
+    """What stops a daemon. A terminal that closes does, unless whoever started it said otherwise with nohup."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *([] if ignored else [signal.SIGHUP])]
+
+
 async def _stop_on_signals(
     stopping: trio.Event, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*_stop_signals()) as signals:
         task_status.started()
         async for number in signals:
             if stopping.is_set():
+                if number == signal.SIGHUP:
+                    continue  # a terminal that closes is told of by the shell and by the kernel: no impatience
                 os._exit(128 + number)
             log.get("ahpd.host").info("stopping", signal=signal.Signals(number).name)
             stopping.set()
+
+
+async def _until_the_end(host: Host, options: RunOptions, announce: Announce) -> None:
+    stopping = trio.Event()
+    # Beside everything: inside the nurseries that something holds open it would be cancelled, or waited for.
+    trio.lowlevel.spawn_system_task(_leave, host, options, stopping)
+    await serve(host, options, announce, stopping)
+
+
+async def _leave(host: Host, options: RunOptions, stopping: trio.Event) -> None:
+    """End the process when the host has had its time to stop.
+
+    A plugin's task that shields itself cannot be ended; what is kept and what others look for can be put in
+    order without it.
+    """
+    await stopping.wait()
+    await trio.sleep(STOP_SECONDS)
+    logger = log.get("ahpd.host")
+    logger.warning("something does not end; it is left behind")
+    code = 0
+    try:
+        await host.leave_behind()
+        if not options.stdio:
+            control.withdraw(host.config.places)
+        sys.stdout.flush()
+    except Exception:
+        logger.exception("the host did not end well")
+        code = 1
+    os._exit(1 if host.keeper.failed.is_set() else code)
 
 
 def run(config: Config, loader: Loader, registry: Registry, options: RunOptions) -> None:
@@ -221,7 +261,7 @@ def run(config: Config, loader: Loader, registry: Registry, options: RunOptions)
 
     host = Host(config, loader, registry)
     try:
-        trio.run(serve, host, options, announce)
+        trio.run(_until_the_end, host, options, announce)
         if host.keeper.failed.is_set():
             raise StartError("sessions could not be kept any more; the log says where and why")
     except* StartError as group:

@@ -14,11 +14,17 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from ahpd.errors import AlreadyExists
+
 Json: TypeAlias = dict[str, Any]
 Reducer: TypeAlias = Callable[[Json, Json], Json]
 
 REPLAY = 1000
 """Envelopes kept for clients that come back, for the whole host."""
+REPLAY_BYTES = 32 * 1024 * 1024
+"""What their actions may amount to as JSON: a thousand large ones would be gigabytes."""
+LARGE = 4096
+"""Bytes from which on an action is kept as JSON alone: in objects and frames it takes many times as much."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -81,7 +87,10 @@ class Envelope:
     rejection: str | None = None
     audience: str | None = None
     frames: dict[Any, bytes] = field(default_factory=dict)
+    size: int = field(init=False)
+    """Bytes of the action as JSON."""
     _encoded: msgspec.Raw = field(init=False)
+    _folded: bool = False
 
     def __post_init__(self) -> None:
         # At once, and before anything is applied: an action that cannot be sent must not become state.
@@ -90,9 +99,17 @@ class Envelope:
         except UnicodeEncodeError:
             self.action = sendable(self.action)
             self._encoded = msgspec.Raw(_encode(self.action))
+        self.size = len(memoryview(self._encoded))
+
+    def fold(self) -> None:
+        """It has been sent: from now on a large one is the JSON of its action, read again when it is asked for."""
+        if self.size > LARGE:
+            self.action, self._folded = {}, True
+            self.frames.clear()
 
     def as_json(self) -> Json:
-        envelope: Json = {"channel": self.channel, "action": self.action, "serverSeq": self.seq}
+        action = msgspec.json.decode(self._encoded) if self._folded else self.action
+        envelope: Json = {"channel": self.channel, "action": action, "serverSeq": self.seq}
         if self.origin is not None:
             envelope["origin"] = self.origin
         if self.rejection is not None:
@@ -132,14 +149,22 @@ class Channel:
 class State:
     """Every channel of a host, and the one counter that orders all of them."""
 
-    def __init__(self, reducers: Mapping[str, Reducer], seq: int = 0, replay: int = REPLAY) -> None:
+    def __init__(
+        self,
+        reducers: Mapping[str, Reducer],
+        seq: int = 0,
+        replay: int = REPLAY,
+        replay_bytes: int = REPLAY_BYTES,
+    ) -> None:
         self.seq = seq
         self.journal: Callable[[Channel, Envelope], None] | None = None
         """Told of every action that was applied, before anybody who watches."""
         self.channels: dict[str, Channel] = {}
         self._reducers = dict(reducers)
         self._opened = 0
-        self._ring: deque[Envelope] = deque(maxlen=replay)
+        self._ring: deque[Envelope] = deque()
+        self._most, self._most_bytes = replay, replay_bytes
+        self._ring_bytes = 0
         self._forgotten = seq
         """The newest number that can no longer be replayed."""
 
@@ -148,6 +173,9 @@ class State:
         self.seq = self._forgotten = seq
 
     def open(self, uri: str, kind: str, state: Json) -> Channel:
+        """Begin a channel. Raises `AlreadyExists`: another one's watchers must not find themselves on this one."""
+        if uri in self.channels:
+            raise AlreadyExists(f"There is something at {uri} already")
         self._opened += 1
         channel = self.channels[uri] = Channel(uri, kind, state, self._opened)
         return channel
@@ -196,9 +224,15 @@ class State:
     def _number(self, envelope: Envelope) -> Envelope:
         self.seq += 1
         envelope.seq = self.seq
-        if len(self._ring) == self._ring.maxlen:
-            self._forgotten = self._ring[0].seq
-        self._ring.append(envelope)
+        ring = self._ring
+        if ring:
+            ring[-1].fold()
+        ring.append(envelope)
+        self._ring_bytes += envelope.size
+        while ring and (len(ring) > self._most or self._ring_bytes > self._most_bytes):
+            oldest = ring.popleft()
+            self._ring_bytes -= oldest.size
+            self._forgotten = oldest.seq
         return envelope
 
     def subscribe(self, uri: str, subscriber: Subscriber, spelling: Spelling | None = None) -> Json:

@@ -18,14 +18,15 @@ import trio
 
 from ahpd.access import ROOT as ROOT_PRINCIPAL
 from ahpd.access import Principal
-from ahpd.client import AhpClient, Disconnected, RequestFailed, answer_text
+from ahpd.client import AhpClient, Disconnected, RequestFailed, answer_text, call_texts
 from ahpd.config import Config, Overrides
+from ahpd.errors import PluginError
 from ahpd.host import Host
 from ahpd.places import Places
 from ahpd.registry import Registry
 from ahpd.session.names import ROOT
 
-__all__ = ["AhpClient", "Disconnected", "OpenHost", "RequestFailed", "answer_text", "open_host"]
+__all__ = ["AhpClient", "Disconnected", "OpenHost", "RequestFailed", "answer_text", "call_texts", "open_host"]
 
 
 class _MemoryEnd:
@@ -110,7 +111,7 @@ async def open_host(
     """A running host with the named plugins (by default those a new installation has) and no socket.
 
     `settings` are keys of the daemon, `options` those of plugins by plugin name. Everything the host writes goes
-    to a folder that is removed afterwards.
+    to a folder that is removed afterwards. Raises `PluginError` for a named plugin that is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="ahpd-test-") as folder:
         home = Path(folder)
@@ -118,9 +119,17 @@ async def open_host(
         overrides = Overrides(plugins=None if plugins is None else tuple(plugins))
         config = Config.load(Places.from_environment({"AHPD_HOME": folder}), overrides)
         host = Host.from_config(config)
+        _insist(host.registry, plugins or ())
         async with host.running(), trio.open_nursery() as nursery:
             yield OpenHost(host, nursery)
             nursery.cancel_scope.cancel()
+
+
+def _insist(registry: Registry, plugins: Sequence[str]) -> None:
+    for name in plugins:
+        status = registry.statuses.get(name)
+        if status is None or status.state == "missing":
+            raise PluginError(f"plugin {name} is not installed here; pip install -e its folder first")
 
 
 def _write(home: Path, settings: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]) -> None:

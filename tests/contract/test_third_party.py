@@ -14,11 +14,16 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+from ahpd.client import answer_text, call_texts, connect
+
+from ..e2e.conftest import first_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,6 +102,30 @@ def test_the_example_is_built_installed_listed_and_switched_on(
     assert installation.row("dice")["state"] == "ready"
     assert installation.json("plugin", "show", "dice")["provides"]["tools"] == ["roll_dice"]
     assert installation.row("dice")["provides"]["tools"] == ["roll_dice"]
+
+
+async def test_the_example_is_called_in_a_daemon_that_was_running_before(
+    installation: Installation, wheels: dict[str, Path]
+) -> None:
+    installation.install(wheels["dice"])
+    argv = [str(installation.python), "-m", "ahpd", "run", "--port", "0", "--json"]
+    async with trio.open_nursery() as nursery:
+        daemon = await nursery.start(
+            partial(trio.run_process, argv, stdin=b"", stdout=subprocess.PIPE, env=installation.env, check=False)
+        )
+        try:
+            address = json.loads(await first_line(daemon))["ws"]
+            async with connect(address) as client:
+                await client.initialize("ahp-root://")
+                session = await client.create_session("echo")
+                chat = client.default_chat(session)
+                before = answer_text(await client.turn(chat, "/call roll_dice {}"))
+                assert "no tool" in before.lower()
+                done = await trio.to_thread.run_sync(installation.ahpd, "plugin", "enable", "dice")
+                assert (done.returncode, done.stdout) == (0, "plugin dice is enabled, in the running ahpd too\n")
+                assert call_texts(await client.turn(chat, '/call roll_dice {"sides": 2}')) in (["1"], ["2"])
+        finally:
+            daemon.terminate()
 
 
 def test_the_example_has_what_its_page_promises() -> None:

@@ -68,7 +68,7 @@ async def test_without_a_token_nobody_is_asked_for_one(shared: Reachable) -> Non
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "127.0.0.1", "[::1]", "localhost:9187", "127.0.0.1:1", "[::1]:9187"]
+    "host", ["localhost", "LocalHost", "127.0.0.1", "[::1]", "localhost:9187", "127.0.0.1:1", "[::1]:9187"]
 )
 async def test_names_of_this_machine_are_answered(shared: Reachable, host: str) -> None:
     assert (await knock(shared, host=host))[0] == 101
@@ -76,7 +76,20 @@ async def test_names_of_this_machine_are_answered(shared: Reachable, host: str) 
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example:9187", "0.0.0.0", ""],
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "evil.example:9187",
+        "0.0.0.0",
+        "",
+        "[::1]evil.example",
+        "localhost:evil.example",
+        "evil@localhost",
+        "localhost/evil.example",
+        "[localhost]",
+        "localhost, evil.example",
+    ],
 )
 async def test_other_names_are_not(shared: Reachable, host: str) -> None:
     assert (await knock(shared, host=host))[0] in (400, 403)
@@ -94,6 +107,15 @@ async def test_other_names_are_not(shared: Reachable, host: str) -> None:
         ("null", 403),
         ("file://", 403),
         ("", 403),
+        ("http://[bad", 403),
+        ("//localhost", 403),
+        ("localhost", 403),
+        ("evil://localhost", 403),
+        ("http://[::1]evil.example", 403),
+        ("http://localhost:evil.example", 403),
+        ("http://evil@localhost", 403),
+        ("http://localhost/evil.example", 403),
+        ("http://localhost, http://evil.example", 403),
     ],
 )
 async def test_pages_from_elsewhere_are_refused(shared: Reachable, origin: str, status: int) -> None:

@@ -11,7 +11,7 @@ from ahpd.client import AhpClient, answer_text
 
 from ..conftest import ended, turn_running, until
 from ..kernel.wire.conftest import TEXT, UPGRADE
-from .conftest import gone
+from .conftest import end, gone, install
 
 if TYPE_CHECKING:
     from .conftest import Daemon, Home
@@ -42,6 +42,46 @@ def ahpd_agents():
 """
 
 
+SHIELDED = """
+import trio
+from ahpd import hookimpl
+
+async def never_ends():
+    with trio.CancelScope(shield=True):
+        await trio.sleep_forever()
+
+class Session:
+    def __init__(self, start):
+        self.start = start
+    async def prompt(self, turn):
+        if turn.text == "spawn":
+            child = await self.start.run_process(["sleep", "600"])
+            turn.markdown(f"Started process {child.pid}.")
+        if turn.text == "hang":
+            await never_ends()
+    async def close(self):
+        await never_ends()
+
+class Agent:
+    display_name, description = "Shielded", "Cannot be ended."
+    def __init__(self, provider): self.provider = provider
+    def models(self): return ()
+    def settings(self): return {}
+    def capabilities(self): return {}
+    async def open(self, start):
+        if self.provider == "unopened":
+            await never_ends()
+        return Session(start)
+    async def past(self):
+        return
+        yield
+
+@hookimpl
+def ahpd_agents():
+    return [Agent("shielded"), Agent("unopened")]
+"""
+
+
 async def closed(client: AhpClient) -> int:
     """The code with which a client's connection ended."""
     await until(lambda: client.closed)
@@ -58,7 +98,7 @@ async def spawned(client: AhpClient, chat: str) -> int:
     return pid
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_running_turns_are_cancelled_in_front_of_everybody(daemon: Daemon, number: int) -> None:
     alice, bob = await daemon.client(), await daemon.client()
     session = await alice.create_session()
@@ -79,6 +119,18 @@ async def test_a_signal_right_after_the_announcement_is_heard(start: Any) -> Non
         assert await daemon.stop() == 0
 
 
+async def test_a_daemon_started_with_nohup_outlives_its_terminal(start: Any) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does: a child inherits it
+    try:
+        daemon: Daemon = await start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    daemon.process.send_signal(signal.SIGHUP)
+    await (await daemon.client()).request("ping")
+    assert await daemon.stop() == 0
+    assert "SIGHUP" not in daemon.log()
+
+
 async def test_neither_a_deaf_client_nor_a_stubborn_agent_holds_it_up(start: Any, home: Home) -> None:
     await home.install("stubborn", STUBBORN)
     daemon: Daemon = await start()
@@ -93,6 +145,37 @@ async def test_neither_a_deaf_client_nor_a_stubborn_agent_holds_it_up(start: Any
     half = await daemon.peer()
     await half.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf")
     assert await daemon.stop() == 0
+
+
+async def test_what_shields_itself_is_left_behind(start: Any, home: Home) -> None:
+    await home.install("shielded", SHIELDED)
+    daemon: Daemon = await start()
+    alice = await daemon.client()
+    session = await alice.create_session("shielded")
+    chat = alice.default_chat(session)
+    found = re.search(r"Started process (\d+)", answer_text(await alice.turn(chat, "spawn")))
+    assert found
+    await alice.start_turn(chat, "hang")
+    await turn_running(alice, chat)
+    await alice.create_session("unopened")
+    assert await daemon.stop() == 0
+    assert "left behind" in daemon.log()
+    assert gone(int(found[1]))
+    assert not [*home.root.rglob("daemon.json"), *home.root.rglob("control.sock")]
+    again = await (await start()).client()
+    turns = (await again.subscribe(chat))["turns"]
+    assert [turn["state"] for turn in turns] == ["complete", "cancelled"]
+
+
+async def test_a_plugin_that_never_ends_its_import_holds_no_signal_up(start: Any, home: Home) -> None:
+    daemon: Daemon = await start()
+    gate = home.root / "importing"
+    never = f"open({str(gate)!r}, 'w').close()\nimport threading\nthreading.Event().wait()\n"
+    install(home.site, "ahpd-endless", {"endless": never})
+    enabling = await home.open_process("plugin", "enable", "endless")
+    await until(gate.exists)
+    assert await daemon.stop() == 0
+    await end(enabling)
 
 
 async def test_children_end_with_their_session(daemon: Daemon) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ import pytest
 from ahpd.session.names import ROOT
 
 if TYPE_CHECKING:
-    from .conftest import Raw, Reachable
+    from .conftest import Daemon, Raw, Reachable
 
 
 async def hello(raw: Raw, *versions: Any, **more: Any) -> dict[str, Any]:
@@ -176,3 +177,14 @@ async def test_a_session_that_was_disposed_is_gone_for_the_very_next_request(sha
     assert disposed["result"] is None
     assert session not in [row["resource"] for row in listed["result"]["items"]]
     assert "result" in await raw.ask("createSession", channel=session, provider="echo")
+
+
+async def test_a_daemon_takes_the_descriptors_it_may_have(start: Any) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        daemon: Daemon = await start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)[0] > 256
+    assert await daemon.stop() == 0

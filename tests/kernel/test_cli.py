@@ -160,6 +160,8 @@ def test_help_of_run_lists_what_plugins_declare(home: Home) -> None:
         (["config", "set", "port"], "VALUE"),
         (["--port", "many"], "--port must be an integer between 0 and 65535"),
         (["--port", "70000"], "--port must be an integer between 0 and 65535"),
+        (["--connection-token", ""], "--connection-token must be text that is not empty"),
+        (["--path", "/nope"], "--path must name a folder that is there; /nope is none"),
         (["--log-format", "xml"], "--log-format must be one of human, json"),
         (["--plugin", "x", "--no-plugins"], "--no-plugins"),
         (["--plugin-option", "nope.x=1"], "nope"),
@@ -176,6 +178,7 @@ def test_wrong_use_is_one_line_and_2(home: Home, args: list[str], words: str) ->
     [
         (["--host", "0.0.0.0"], "--connection-token"),
         (["--without-connection-token", "--connection-token", "abcdef"], "withoutConnectionToken"),
+        (["--connection-token-file", "f", "--connection-token", "abcdef"], "connectionTokenFile are both set"),
     ],
 )
 def test_a_start_that_is_refused_is_one_line_and_1(home: Home, args: list[str], words: str) -> None:
@@ -276,6 +279,50 @@ def test_a_malformed_file_is_one_line_and_2_and_stays_as_it_is(home: Home) -> No
     assert home.file.read_text() == text
 
 
+def test_check_of_a_file_that_cannot_be_read_prints_what_is_wrong(home: Home) -> None:
+    home.write("port = 1\nhost = \n")
+    found = home.json("config", "check", code=2)
+    assert "line 2" in found["problems"][0]
+    assert found["warnings"] == []
+
+
+def test_a_wrong_value_is_told_where_settings_are_read(home: Home) -> None:
+    home.write('port = "x"\nhost = "localhost"\n')
+    for args in (["config", "get", "port"], ["config"]):
+        (line,) = home.ahpd(*args).stderr.splitlines()
+        assert line.endswith("port must be an integer between 0 and 65535; it is read as if it were not set")
+    assert home.ahpd("config", "get", "host").stderr == ""
+    assert "port = 9187\n" in home.ahpd("config").stdout
+    assert "port" not in home.json("config")["sources"]
+
+
+def test_a_config_file_that_is_not_there_is_made_by_what_writes_it(home: Home, tmp_path: Path) -> None:
+    for args in (["config", "set", "port", "1"], ["plugin", "disable", "agent-echo"]):
+        file = tmp_path / args[0] / "new.toml"
+        assert home.ahpd(*args, "--config-file", str(file)).returncode == 0
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert "cannot be read" in home.refused("plugin", "list", "--config-file", "/nowhere/c.toml", code=2)
+
+
+def test_a_pipe_in_place_of_the_file_holds_nothing_up(home: Home) -> None:
+    home.root.mkdir()
+    os.mkfifo(home.file)
+    for args in (["plugin", "list"], ["config", "set", "port", "1"]):
+        assert f"{home.file} is no regular file" in home.refused(*args, code=2)
+
+
+def test_a_cache_of_wrong_types_is_no_fault(home: Home) -> None:
+    home.json("plugin", "show", "agent-echo")
+    cache = home.root / "cache" / "plugins.json"
+    entry = json.loads(cache.read_text())["plugins"]["agent-echo"]
+    for part in ({"provides": 3}, {"keys": [{"nonsense": 1}]}, {"rivals": 7}, {"options": None}):
+        cache.write_text(json.dumps({"plugins": {"agent-echo": {**entry, **part}}}))
+        for args in (["--help"], ["plugin", "list"], ["config"], ["config", "check"]):
+            done = home.ahpd(*args)
+            assert done.returncode == 0, done.stderr
+            assert "fault" not in done.stderr
+
+
 def test_a_wrong_value_does_not_stop_the_repair(home: Home) -> None:
     home.write("port = 'x'\n")
     home.json("plugin", "list")
@@ -309,6 +356,34 @@ def test_the_list(home: Home) -> None:
     assert "\x1b" not in done.stdout
     (line,) = done.stderr.splitlines()
     assert "gone, old" in line
+
+
+def test_what_a_plugin_provides_is_unknown_until_it_is_loaded(home: Home) -> None:
+    done = home.ahpd("plugin", "list")
+    echo = next(line for line in done.stdout.splitlines() if line.startswith("agent-echo"))
+    assert echo.split()[4] == "?"
+    assert done.stderr == "", "scripts are told nothing"
+    ours, terminal = os.openpty()
+    command = [sys.executable, "-m", "ahpd", "plugin", "list"]
+    told = subprocess.run(command, env=home.env, stdout=terminal, stderr=subprocess.PIPE, text=True, check=True)
+    os.close(terminal)
+    os.close(ours)
+    assert "ahpd plugin show NAME" in told.stderr
+    home.ahpd("plugin", "show", "agent-echo")
+    echo = next(line for line in home.ahpd("plugin", "list").stdout.splitlines() if line.startswith("agent-echo"))
+    assert "1 agent" in echo
+
+
+def test_a_wrong_switch_is_named_where_plugins_are_shown(home: Home) -> None:
+    home.write("[plugins.session-tools]\nenabled = 3\n")
+    for shown in (home.rows()["session-tools"], home.json("plugin", "show", "session-tools")):
+        assert shown["state"] == "disabled"
+        assert shown["reason"].endswith("plugins.session-tools.enabled must be true or false")
+    assert home.json("plugin", "enable", "session-tools")["state"] == "ready"
+    home.write("[plugins.session-tools]\nhostTools = 3\n")
+    for shown in (home.rows(code=1)["session-tools"], home.json("plugin", "show", "session-tools", code=1)):
+        assert shown["state"] == "unconfigured"
+        assert shown["next"] == "ahpd config unset plugins.session-tools.hostTools"
 
 
 def test_enable_and_disable(home: Home) -> None:
@@ -410,10 +485,69 @@ def test_switching_in_a_running_daemon(home: Home) -> None:
     assert home.json("plugin", "disable", "loud")["running"] is False
 
 
+def test_where_sessions_are_kept_changes_at_the_next_start(home: Home) -> None:
+    with home.daemon():
+        told = home.ahpd("plugin", "disable", "store-sqlite").stdout
+        assert "restart it for this to take hold" in told
+        assert "in the running ahpd too" not in told
+        assert home.json("plugin", "disable", "store-sqlite")["restart"] is True, "it still waits"
+        assert home.json("config", "set", "plugins.store-sqlite.enabled", "false")["applies"] == "restart"
+        assert home.json("plugin", "enable", "store-sqlite")["restart"] is False, "as it was at the start"
+        assert home.json("plugin", "disable", "artifacts")["restart"] is False
+        home.json("plugin", "disable", "store-sqlite")
+    with home.daemon():
+        assert home.json("plugin", "disable", "store-sqlite")["restart"] is False
+        assert home.json("plugin", "enable", "store-sqlite")["restart"] is True
+
+
+def test_when_a_setting_takes_hold(home: Home) -> None:
+    install(home.site, "loud", {"loud": GOOD})
+    with home.daemon():
+
+        def applies(*args: str) -> str:
+            when: str = home.json("config", *args)["applies"]
+            return when
+
+        assert applies("set", "plugins.loud.volume", "4") == "enable"
+        assert applies("set", "plugins.loud.enabled", "true") == "live"
+        assert applies("set", "plugins.loud.volume", "5") == "live"
+        assert applies("set", "plugins.loud.pass", "x") == "restart"
+        assert applies("set", "plugins.loud.required", "true") == "restart"
+        assert applies("unset", "plugins.loud.volume") == "live"
+        assert "took it" in home.ahpd("config", "set", "plugins.loud.enabled", "false").stdout
+        assert applies("unset", "plugins.loud.enabled") == "live"
+        home.json("config", "set", "port", "1")
+        assert "takes it at its next start" in home.ahpd("config", "unset", "port").stdout
+        home.json("config", "set", "advancedTools", "true")
+        assert "the running ahpd took it" in home.ahpd("config", "unset", "advancedTools").stdout
+
+
+def test_a_plugin_switched_as_a_setting_tells_what_became_of_it(home: Home) -> None:
+    install(home.site, "bad", {"bad": BROKEN})
+    with home.daemon():
+        assert "broken on purpose" in home.ahpd("config", "set", "plugins.bad.enabled", "true").stderr
+
+
 def test_a_daemon_with_plugins_of_its_own(home: Home) -> None:
     install(home.site, "loud", {"loud": GOOD})
     with home.daemon("--plugin", "agent-echo"):
         assert "list of its own" in home.refused("plugin", "enable", "loud", code=1)
+        assert "of its own" in home.ahpd("config", "set", "plugins.loud.enabled", "true").stderr
+
+
+def test_a_daemon_that_reads_another_file_is_said_to_take_nothing(home: Home, tmp_path: Path) -> None:
+    install(home.site, "loud", {"loud": GOOD})
+    other = str(tmp_path / "other.toml")
+    with home.daemon():
+        for args in (["plugin", "enable", "loud"], ["config", "set", "advancedTools", "true"]):
+            done = home.ahpd(*args, "--config-file", other)
+            assert done.returncode == 0
+            assert "running" not in done.stdout
+            assert done.stderr == f"ahpd: the running ahpd does not read {other} and stays as it is\n"
+        assert home.ahpd("plugin", "enable", "loud").stdout.endswith(", in the running ahpd too\n")
+    with home.daemon("--config-file", other):
+        assert home.json("config", "set", "advancedTools", "false", "--config-file", other)["applies"] == "live"
+        assert "does not read" in home.ahpd("config", "set", "advancedTools", "true").stderr
 
 
 def test_flags_of_plugins_and_their_options_reach_the_run(home: Home) -> None:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ahpd.config import Config, Overrides, check_binding, flag_of, nearest, resolve_token, split_key
+from ahpd.config import (
+    Config,
+    Overrides,
+    check_binding,
+    check_paths,
+    flag_of,
+    nearest,
+    resolve_token,
+    split_key,
+)
 from ahpd.configfile import REMOVE, edit, read_file
 from ahpd.errors import ConfigError, StartError
 from ahpd.places import Places
@@ -108,6 +119,43 @@ def test_json_is_read_only_where_there_is_no_toml(places: Places) -> None:
     assert Config.load().settings["port"] == 8
 
 
+def test_a_json_file_beside_toml_is_said_to_be_unread(places: Places) -> None:
+    toml, other = written(places, "port = 8\n"), written(places, "{}", "config.json")
+    (warning,) = Config.load().declare({}).warnings
+    assert warning == f"{other} is not read, because {toml} is there; move its settings there and remove it"
+    toml.unlink()
+    assert Config.load().declare({}).warnings == ()
+
+
+def test_a_file_that_is_to_be_written_need_not_be_there(places: Places, tmp_path: Path) -> None:
+    absent = Overrides(config_file=tmp_path / "new.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Config.load(overrides=absent)
+    written(places, "port = 1\n")
+    config = Config.load(overrides=replace(absent, makes_file=True))
+    assert (config.settings["port"], config.files) == (9187, ()), "and the user's own is not read instead"
+    (tmp_path / "new.toml").write_text("port = 2\n")
+    assert config.reload().settings["port"] == 2
+
+
+def test_a_file_that_is_none_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.toml")
+    with pytest.raises(ConfigError, match="is no regular file"):
+        read_file(tmp_path / "config.toml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_file(tmp_path)
+
+
+def test_paths_that_are_no_folders(places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_paths(Config.load(overrides=Overrides(settings={"paths": (str(tmp_path),)})))
+    with pytest.raises(ConfigError, match=r"^--path must name a folder that is there; /nope is none$"):
+        check_paths(Config.load(overrides=Overrides(settings={"paths": (str(tmp_path), "/nope")})))
+    assert capsys.readouterr().err == ""
+    file = written(places, 'paths = ["/nope"]\n')
+    check_paths(Config.load())
+    assert f"{file}: paths names /nope, which is no folder" in capsys.readouterr().err
+
+
 def test_paths_in_a_file_begin_at_its_folder(
     places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -167,6 +215,8 @@ def test_a_wrong_value_reads_as_its_default_where_nobody_insists(places: Places)
     config = Config.load()
     assert config.settings["port"] == 9187
     assert config.plugin("agent-echo").host_tools is True
+    assert not {"port", "plugins.agent-echo.enabled"} & set(config.sources), "they come from no file"
+    assert config.wrong[("port",)].endswith("port must be an integer between 0 and 65535")
 
 
 KEYS = {
@@ -186,7 +236,7 @@ def test_an_unknown_key_is_one_warning_with_the_nearest_name(places: Places) -> 
     first, second, third = config.declare(KEYS).warnings
     assert first.startswith(f"{path}: prot ")
     assert "port" in first
-    assert second.startswith(f"{path}: zzzzz ")
+    assert second == f"{path}: zzzzz is not a setting ahpd knows; it is ignored"
     assert third.startswith(f"{path}: plugins.dice.sidez ")
     assert "sides" in third
     assert config.declare(KEYS).problems == ()
@@ -384,7 +434,7 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes) -> None
 def test_a_value_in_the_way_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text("plugins = 1\n")
-    with pytest.raises(ConfigError, match="plugins must be a table"):
+    with pytest.raises(ConfigError, match="plugins must be a table; ahpd config unset plugins takes it out"):
         edit(path, {("plugins", "dice", "enabled"): True})
     assert path.read_text() == "plugins = 1\n"
 
@@ -401,6 +451,9 @@ def test_a_host_others_can_reach_needs_a_word_about_the_token(places: Places) ->
         check_binding(Config.load(overrides=Overrides(settings={"host": host})))
     both = {"withoutConnectionToken": True, "connectionToken": "secret"}
     with pytest.raises(StartError, match="withoutConnectionToken"):
+        check_binding(Config.load(overrides=Overrides(settings=both)))
+    both = {"connectionTokenFile": "f", "connectionToken": "secret"}
+    with pytest.raises(StartError, match="connectionToken and connectionTokenFile are both set; leave one"):
         check_binding(Config.load(overrides=Overrides(settings=both)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,12 +17,15 @@ from ahpd.plugins import (
     Status,
     cached,
     discover,
+    failure,
     judge,
     read_cache,
     rows,
+    told_when_slow,
     unmet,
     write_cache,
 )
+from ahpd.registry import build
 
 install: Callable[..., None] = runpy.run_path(str(Path(__file__).with_name("installed.py")))["install"]
 
@@ -247,6 +251,67 @@ def test_an_unconfigured_plugin_is_ready_again_once_its_options_change(site: Pat
     assert cached("p", config, discovery, missing)["state"] == "ready"
 
 
+def test_defaults_do_not_make_an_unconfigured_plugin_look_mended(site: Path) -> None:
+    source = """
+from ahpd import ConfigKey, hookimpl
+from ahpd.errors import ConfigError
+
+@hookimpl
+def ahpd_config_keys():
+    return [ConfigKey("size", {"type": "integer"}, 3), ConfigKey("url", {"type": "string"})]
+
+@hookimpl
+def ahpd_tools(config):
+    raise ConfigError("plugins.needs.url must be set")
+"""
+    install(site, "needs", {"needs": source})
+    on = loader("needs")
+    build(on, on.config).remember()
+    config = Config.load(overrides=Overrides(plugins=("needs",)))
+    (row,) = [row for row in rows(config, discover(), read_cache(config.places)) if row["name"] == "needs"]
+    assert (row["state"], row["reason"]) == ("unconfigured", "plugins.needs.url must be set")
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "sentence"),
+    [
+        ("[plugins.p]\nenabled = 3", "disabled", "plugins.p.enabled must be true or false"),
+        ("[plugins.p]\nenabled = true\nrequired = 3", "unconfigured", "plugins.p.required must be true or false"),
+        ("plugins = 3", "disabled", "plugins must be a table of plugin names"),
+        ("[plugins]\np = 3", "disabled", "plugins.p must be a table"),
+    ],
+)
+def test_a_wrong_table_is_shown_where_plugins_are(site: Path, text: str, state: str, sentence: str) -> None:
+    config = Config.load()
+    config.places.config.mkdir(parents=True)
+    config.places.user_file.write_text(text)
+    config = config.reload()
+    (row,) = [
+        row for row in rows(config, Discovery({"p": (Found("p", "p", "d", "1"),)}), {}) if row["name"] == "p"
+    ]
+    assert (row["state"], row["reason"]) == (state, f"{config.places.user_file}: {sentence}")
+
+
+def test_what_failed_beside_the_host_is_not_tried_for_nothing(site: Path) -> None:
+    install(site, "slow", {"slow": GOOD})
+    on = loader("slow")
+
+    def configured(*options: str, plugins: tuple[str, ...] = ("slow",)) -> Config:
+        return Config.load(overrides=Overrides(plugins=plugins, plugin_options=options))
+
+    def fails() -> None:
+        on.drop("slow", failure("slow", "it did not begin", beside=True))
+
+    fails()
+    assert on.sync(configured()) == ([], [])
+    assert on.statuses["slow"].reason == "it did not begin"
+    assert on.sync(configured("slow.patience=3")) == (["slow"], []), "its options changed"
+    fails()
+    assert on.sync(configured("slow.patience=3")) == ([], [])
+    on.sync(configured(plugins=()))
+    assert on.sync(configured("slow.patience=3")) == (["slow"], []), "it was switched off and on"
+
+
 def test_a_clash_is_over_once_the_rival_is_off(site: Path) -> None:
     discovery = Discovery({name: (Found(name, name, f"d-{name}", "1"),) for name in ("p", "q")})
     clashing = {"p": entry(discovery.found["p"][0], "error", rivals=["q"])}
@@ -262,6 +327,58 @@ def test_a_damaged_cache_is_no_cache(site: Path) -> None:
     assert set(read_cache(config.places)) == {"a", "b"}
     path = config.places.cache / "plugins.json"
     assert path.stat().st_mode & 0o777 == 0o600
-    for damage in ("", "[]", '{"plugins": 3}', '{"plugins": {"a": 3}}', "\x00"):
+    deep = '{"plugins": ' + "[" * 100_000
+    for damage in ("", "[]", '{"plugins": 3}', '{"plugins": {"a": 3}}', "\x00", deep):
         path.write_text(damage)
         assert read_cache(config.places) == {}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"state": "great"},
+        {"state": []},
+        {"reason": 3},
+        {"next": {}},
+        {"version": 1},
+        {"provides": 3},
+        {"provides": {"tools": 3}},
+        {"provides": {"commands": [3]}},
+        {"keys": 3},
+        {"keys": [3]},
+        {"keys": [{"name": "x"}]},
+        {"keys": [{"name": 3, "schema": {}}]},
+        {"keys": [{"name": "x", "schema": {"type": "integer", "items": 3}}]},
+        {"keys": [{"name": "x", "schema": {}, "applies": "never"}]},
+        {"keys": [{"name": "x", "schema": {}, "more": 1}]},
+        {"keys": [{"name": "port", "schema": {}, "daemon": True}]},
+        {"options": 3},
+        {"rivals": [[]]},
+        {"beside": "x"},
+    ],
+)
+def test_an_entry_of_wrong_types_is_left_out(site: Path, part: dict[str, object]) -> None:
+    config, found = Config.load(), Found("p", "p", "d", "1")
+    write_cache(config.places, {"p": entry(found, "ready"), "q": {**entry(found, "ready"), **part}})
+    assert set(read_cache(config.places)) == {"p"}
+
+
+class Listening:
+    """A logger that says when it was told something."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.heard = threading.Event()
+
+    def warning(self, sentence: str, **more: object) -> None:
+        self.said.append(sentence)
+        self.heard.set()
+
+
+def test_an_import_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = Listening()
+    monkeypatch.setattr("ahpd.plugins.SLOW_SECONDS", 0.0)
+    monkeypatch.setattr("ahpd.log.get", lambda name: logger)
+    with told_when_slow("sleepy"):
+        assert logger.heard.wait(5)
+    assert logger.said == ["plugin sleepy has been importing for 0 seconds"]

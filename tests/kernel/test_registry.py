@@ -312,6 +312,44 @@ def test_changes_say_what_waits_for_a_restart() -> None:
     assert (done["changed"], done["restart"]) == (["port", "advancedTools"], ["port"])
 
 
+def test_a_plugin_that_is_asked_only_at_a_start_waits_for_the_next_one() -> None:
+    keeps = module(session_store=None)
+    loader = loaded(keeps=keeps, other=module(tools=[tool("t")]))
+    first = build(loader, loader.config)
+    for name in ("keeps", "other"):
+        loader.unload(name)
+    off = build(loader, loader.config, first)
+    assert changes(first, off)["restart"] == ["plugins.keeps.enabled"]
+    assert changes(off, build(loader, loader.config, off))["restart"] == ["plugins.keeps.enabled"], "still"
+    add(loader, "keeps", keeps)
+    assert changes(off, build(loader, loader.config, off))["restart"] == [], "as it was at the start again"
+    add(loader, "second", module(session_store=None))
+    assert changes(off, build(loader, loader.config, off))["restart"] == ["plugins.second.enabled"]
+
+
+def test_that_a_plugin_waits_for_a_restart_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
+    loader = loaded(keeps=module(session_store=None))
+    first = build(loader, loader.config)
+    loader.unload("keeps")
+    off = build(loader, loader.config, first)
+    off.report(first)
+    assert "where sessions are kept changes when ahpd is restarted" in capsys.readouterr().err
+    build(loader, loader.config, off).report(off)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_failure_beside_the_host_outlives_a_command_that_only_imports() -> None:
+    loader = loaded(slow=module(tools=[tool("t")]))
+    running = build(loader, loader.config)
+    loader.statuses["slow"] = Status("error", "too slow", "mend it", beside=True)
+    build(loader, loader.config, running).remember()
+    running.remember(ran=False)
+    kept = read_cache(running.config.places)["slow"]
+    assert (kept["state"], kept["reason"], kept["provides"]["tools"]) == ("error", "too slow", ["t"])
+    running.remember()
+    assert read_cache(running.config.places)["slow"]["state"] == "ready", "a daemon tries again"
+
+
 def test_what_was_learned_is_remembered() -> None:
     keys = [ConfigKey("everywhere", {"type": "boolean"}, False, daemon=True)]
     registry = built(good=module(tools=[tool("t")], config_keys=keys), bad=module(tools=boom))

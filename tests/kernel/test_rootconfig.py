@@ -8,6 +8,7 @@ import os
 import runpy
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +375,14 @@ async def test_what_waits_for_a_restart_is_written_and_said(host: OpenHost) -> N
     await applied(alice, ROOT, config(port=9187, paths=[]))
     await bob.until(lambda: values_of(bob)[rootconfig.RESTART] is False)
     assert rootconfig.RESTART not in (await root_of(host)).get("_meta", {})
+
+
+async def test_a_plugin_that_decides_at_a_start_alone_waits_for_the_next_one(host: OpenHost) -> None:
+    bob = await host.client()
+    host.host.root.tell(replace(host.registry, undecided=("rootlamp",)))
+    await bob.until(lambda: values_of(bob)[rootconfig.RESTART] is True)
+    host.host.root.tell(host.registry)
+    await bob.until(lambda: values_of(bob)[rootconfig.RESTART] is False)
 
 
 async def test_an_option_that_waits_for_a_restart_says_so_too(host: OpenHost) -> None:

@@ -110,6 +110,33 @@ def test_a_state_that_began_at_a_number_cannot_replay_from_before_it() -> None:
     assert state.dispatch(URI, {"n": 1}).seq == 101
 
 
+def test_the_ring_is_bounded_in_bytes_as_well_and_says_what_it_forgot() -> None:
+    state = State({"test": remember}, replay_bytes=30_000)
+    state.open(URI, "test", {"seen": []})
+    for _ in range(5):
+        state.address(URI, {"type": "x", "junk": "j" * 10_000}, "ana", {"clientId": "ana", "clientSeq": 1}, "no")
+    assert [state.can_replay(after) for after in range(6)] == [False, False, False, True, True, True]
+    assert [missed.seq for missed in state.missed(3, [URI], "ana")] == [4, 5]
+    state.address(URI, {"junk": "j" * 40_000}, "ana")
+    assert [state.can_replay(after) for after in (5, 6)] == [False, True]
+    state.dispatch(URI, {"n": 1})
+    assert [missed.seq for missed in state.missed(6, [URI], "ana")] == [7]
+
+
+def test_a_large_action_is_kept_as_text_alone_and_replayed_whole() -> None:
+    state, watcher = opened(), Watcher()
+    state.subscribe(URI, watcher)
+    large, small = {"n": 1, "text": "x" * 10_000}, {"n": 2}
+    sent = [state.dispatch(URI, dict(action)) for action in (large, small, small)]
+    assert [(envelope.action, envelope.as_json()["action"]) for envelope in sent] == [
+        ({}, large),
+        (small, small),
+        (small, small),
+    ]
+    assert [told["params"] for told in watcher.sent] == [envelope.as_json() for envelope in sent]
+    assert json.loads(sent[0].encode(None)) == watcher.sent[0]
+
+
 @given(st.lists(st.sampled_from(["test:/a", "test:/b", "test:/c"]), max_size=30), st.data())
 def test_a_replay_is_exactly_what_was_missed(where: list[str], data: st.DataObject) -> None:
     state = opened(8, "test:/a", "test:/b", "test:/c")

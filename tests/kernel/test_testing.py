@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from ahpd.errors import PluginError
 from ahpd.session.names import ROOT
 from ahpd.testing import Disconnected, answer_text, open_host
 
@@ -72,3 +73,9 @@ async def test_one_client_that_leaves_is_missed_by_nobody() -> None:
         assert answer_text(await alice.turn(chat, "alone")) == "alone"
         watching = host.host.state.channels[chat].subscribers
         assert len(watching) == 1
+
+
+async def test_a_test_without_its_plugin_fails_at_once() -> None:
+    with pytest.raises(PluginError, match="plugin nosuch is not installed here"):
+        async with open_host(["agent-echo", "nosuch"]):
+            pass

@@ -14,7 +14,7 @@ from ahpd.log import get
 from ahpd.session.chats import Chats
 from ahpd.session.live import LiveChat, now
 from ahpd.state import Json
-from ahpd.tooling.fence import is_contained
+from ahpd.tooling.fence import pass_on
 
 
 class BackgroundWork:
@@ -59,8 +59,7 @@ class BackgroundWork:
             with scope:
                 await until()
         except BaseException as error:
-            if not is_contained(error):
-                raise
+            pass_on(error)
             get("ahpd.turns").exception("background work went wrong", chat=self._chat.uri, work=work_id)
         finally:
             if self._running.get(work_id) is scope:

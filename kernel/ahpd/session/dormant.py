@@ -7,13 +7,15 @@ watches and in which nothing runs is written out and let go after a while; its r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import trio
 
 from ahpd.errors import SessionNotFound
 from ahpd.log import get
-from ahpd.ports import Opened, SessionRow
+from ahpd.ports import Opened, SessionRow, StoredChat
+from ahpd.session import names
 from ahpd.session.catalogue import Catalogue
 from ahpd.session.index import SessionIndex
 from ahpd.session.keeper import Keeper
@@ -91,10 +93,33 @@ class Dormant:
         stored = None if row is None else await self._keeper.store.load(held)
         if row is None or stored is None or held not in self._catalogue.rows:
             return None
+        taken = {chat.uri: await self._taken(chat) for chat in stored.chats}
         session = await self._sessions.revive(stored, row)
+        for chat in session.chats.values():
+            chat.older_turns |= taken.get(chat.uri, set())
         self._catalogue.awake(session)
         self._sessions.end_interrupted(session)
         return session
+
+    async def _taken(self, chat: StoredChat) -> set[str]:
+        """Ids of messages that wait in a chat and that older turns of it have: theirs must be others."""
+        state = chat.state
+        slot = state.get("steeringMessage")
+        waiting = [*(state.get("queuedMessages") or []), *([slot] if slot else [])]
+        found = set()
+        for entry in waiting if state.get("turnsNextCursor") else []:
+            with suppress(KeyError):
+                await self._keeper.store.turns(chat.uri, entry["id"], 1)
+                found.add(entry["id"])
+        return found
+
+    def discard(self, uri: str) -> bool:
+        """Dispose of a session without waking it, as of one that cannot be read. False when it is not asleep."""
+        held = None if uri.startswith(names.CHAT_SCHEME) else self._index.held(uri)
+        if held is None or held not in self._catalogue.rows:
+            return False
+        self._sessions.forget(held)
+        return True
 
     # -- sleeping ---------------------------------------------------------------------------------------
 
@@ -104,8 +129,11 @@ class Dormant:
             limit = self._idle_seconds()
             await trio.sleep(min(LONGEST_LOOK, max(limit / 4, 0.05)))
             for session in list(self._sessions.by_uri.values()):
-                if self._is_idle(session, limit):
-                    self.sleep(session)
+                try:
+                    if self._is_idle(session, limit):
+                        self.sleep(session)
+                except Exception:  # costs one session its sleep; raised, it would end the host
+                    get("ahpd.sessions").exception("cannot fall asleep", session=session.uri)
 
     def _is_idle(self, session: LiveSession, limit: float) -> bool:
         channels = [session.uri, *session.chats]

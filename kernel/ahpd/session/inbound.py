@@ -16,7 +16,7 @@ from ahpd.session.attachments import Attachments
 from ahpd.session.chats import TITLE_LENGTH, Chats
 from ahpd.session.live import LiveChat, LiveSession, QueuedMessage
 from ahpd.session.presence import Presence
-from ahpd.session.settings import check_change
+from ahpd.session.settings import capabilities_of, check_change
 from ahpd.session.turns import Turns
 from ahpd.state import Json
 
@@ -154,8 +154,7 @@ class Inbound:
     @staticmethod
     def _several_directories(session: LiveSession) -> Mapping[str, Any]:
         """What the session's agent can do with more than one directory."""
-        capabilities = {} if session.agent is None else session.agent.capabilities()
-        capability: Mapping[str, Any] | None = capabilities.get("multipleWorkingDirectories")
+        capability: Mapping[str, Any] | None = capabilities_of(session.agent).get("multipleWorkingDirectories")
         if capability is None:
             raise Rejected(f"{session.provider} works in the directory it was started in")
         return capability

@@ -17,7 +17,7 @@ from ahpd.access import Principal
 from ahpd.agents import Agent, AgentSession
 from ahpd.processes import Children
 from ahpd.protocol.times import write_time
-from ahpd.session.names import ChatSpelling, SessionSpelling
+from ahpd.session.names import ChatSpelling, SessionSpelling, Spellings
 from ahpd.tools import OfferedTool, ToolResult
 
 
@@ -100,16 +100,13 @@ class LiveChat:
     """What happens once the running turn has ended, by key."""
     settling: bool = False
     """True while that happens: nothing new may begin."""
-    _spellings: dict[str, ChatSpelling] = field(default_factory=dict)
+    _spellings: Spellings[ChatSpelling] = field(default_factory=Spellings)
 
     def spelling(self, alias: str, session: SessionSpelling | None) -> ChatSpelling | SessionSpelling | None:
         """The one shared spelling for a name of this chat, where `session` is how that name spells the session."""
         if alias == (self.uri if session is None else session.out(self.uri)):
             return session
-        known = self._spellings.get(alias)
-        if known is None:
-            known = self._spellings[alias] = ChatSpelling(self.uri, alias, session)
-        return known
+        return self._spellings.of(alias, lambda: ChatSpelling(self.uri, alias, session))
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +127,7 @@ class LiveSession:
     aliases: tuple[str, ...] = ()
     chats: dict[str, LiveChat] = field(default_factory=dict)
     offered: tuple[OfferedTool, ...] = ()
-    spellings: dict[str, SessionSpelling] = field(default_factory=dict)
+    _spellings: Spellings[SessionSpelling] = field(default_factory=Spellings)
     children: Children = field(default_factory=Children)
     nursery: trio.Nursery | None = None
     closing: trio.Event = field(default_factory=trio.Event)
@@ -150,7 +147,4 @@ class LiveSession:
         """The one shared spelling for an alias; `None` for the held name itself."""
         if alias == self.uri:
             return None
-        known = self.spellings.get(alias)
-        if known is None:
-            known = self.spellings[alias] = SessionSpelling(self.uri, alias)
-        return known
+        return self._spellings.of(alias, lambda: SessionSpelling(self.uri, alias))

@@ -59,7 +59,7 @@ class Messages:
         self._require_open(live)
         message = _message(text, sender, model, kind, meta)
         by = sender.chat if sender is not None else principal.id
-        if message_id is not None and message_id in live.turn_ids:
+        if message_id is not None and await self._is_turn(live, message_id):
             return Sent(message_id, 1, "sent")
         if message_id is not None and message_id in live.queue:
             return Sent(message_id, live.queue[message_id].revision, "queued")
@@ -73,6 +73,9 @@ class Messages:
             return Sent(message_id, 1, "sent")
         self._turns.queue(live, message_id, message, kept)
         return Sent(message_id, 1, "queued")
+
+    async def _is_turn(self, chat: LiveChat, message_id: str) -> bool:
+        return message_id in chat.turn_ids or await self._turns.history.learn(chat, message_id)
 
     def _require_open(self, chat: LiveChat) -> None:
         self.require_usable(self._chats.session_state(chat.session), self._chats.chat_state(chat))

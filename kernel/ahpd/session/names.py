@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ahpd.errors import InvalidParams
 
@@ -79,6 +79,35 @@ def default_chat(session: str) -> str:
 
 def chat_uri(chat_id: str, session: str) -> str:
     return f"ahp-chat://{chat_id}/{encode(session)}"
+
+
+KEPT_SPELLINGS = 256
+LONGEST_KEPT = 1024
+
+_Spelling = TypeVar("_Spelling")
+
+
+class Spellings(Generic[_Spelling]):
+    """The spellings of one session or chat, one object for all who use a name, so that frames can be shared.
+
+    Bounded: whatever is put behind a chat's URI names that chat, so a client can make names up for ever. One that
+    was let go of still serves those who watch under it; the next who comes only makes frames of its own.
+    """
+
+    __slots__ = ("_by_alias",)
+
+    def __init__(self) -> None:
+        self._by_alias: dict[str, _Spelling] = {}
+
+    def of(self, alias: str, make: Callable[[], _Spelling]) -> _Spelling:
+        known = self._by_alias.pop(alias, None)
+        if known is None:
+            known = make()
+        if len(alias) <= LONGEST_KEPT:
+            self._by_alias[alias] = known  # the last used is the last to go
+            if len(self._by_alias) > KEPT_SPELLINGS:
+                del self._by_alias[next(iter(self._by_alias))]
+        return known
 
 
 class SessionSpelling:

@@ -7,8 +7,11 @@ by the same line.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
+
+import msgspec
 
 from ahpd.access import Gatekeeper, Principal
 from ahpd.agents import Agent
@@ -23,7 +26,7 @@ from ahpd.session.live import LiveChat, LiveSession
 from ahpd.session.messages import Messages
 from ahpd.session.moves import Moves
 from ahpd.session.sessions import Sessions
-from ahpd.session.settings import resolve, schema_of
+from ahpd.session.settings import capabilities_of, resolve, schema_of
 from ahpd.session.suggestions import for_message, setting_values
 from ahpd.session.turns import Turns
 from ahpd.state import Json, sendable
@@ -31,6 +34,9 @@ from ahpd.views import SessionView
 
 PAGE = 50
 """Turns in one page of a chat's history."""
+
+BEGINNING = ("chat/turnStarted", "chat/pendingMessageSet")
+"""Actions that begin a turn, now or when its time has come."""
 
 
 class Operations(Messages):
@@ -59,7 +65,7 @@ class Operations(Messages):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        return self._settings()
+        return MappingProxyType(self._settings())
 
     # -- reading ----------------------------------------------------------------------------------------
 
@@ -67,7 +73,8 @@ class Operations(Messages):
         return self._described()
 
     def sessions(self, principal: Principal) -> list[Mapping[str, Any]]:
-        return self._catalogue.newest_first() if self.holds(principal, "session:list") else []
+        rows = self._catalogue.newest_first() if self.holds(principal, "session:list") else []
+        return [dict(row) for row in rows]
 
     def page(self, principal: Principal, limit: int | None, cursor: str | None) -> Json:
         """A page of the catalogue: `{items, nextCursor?}`."""
@@ -84,9 +91,12 @@ class Operations(Messages):
     async def chat_state(self, principal: Principal, chat: str) -> Json | None:
         self.require(principal, "chat:turns", chat)
         try:
-            return self._chats.chat_state(await self.chat(chat))
+            state = self._chats.chat_state(await self.chat(chat))
         except SessionNotFound:
             return None
+        # A copy: what a plugin changed in the state itself would be told to no client, and kept.
+        copied: Json = msgspec.json.decode(msgspec.json.encode(state))
+        return copied
 
     async def older_turns(self, principal: Principal, chat: LiveChat, cursor: str | None) -> Json:
         """The `chat/turnsLoaded` action for the page before a cursor. `InvalidParams` for a foreign one."""
@@ -153,12 +163,14 @@ class Operations(Messages):
         if not isinstance(action, dict):
             return
         kind, turn_id = action.get("type"), action.get("turnId")
-        if kind in ("chat/turnStarted", "chat/pendingMessageSet"):
+        if kind == "chat/pendingMessageSet":
+            turn_id = action.get("id")  # which its turn will have, unless another one has it
+        if kind in BEGINNING:
             await self.attachments.look_up(principal, action.get("message"))
         found = self._sessions.find_chat(channel)
         if found is None or not isinstance(turn_id, str):
             return
-        if kind == "chat/turnStarted" and self.holds(principal, "chat:send"):
+        if kind in BEGINNING and self.holds(principal, "chat:send"):
             await self._turns.history.learn(found[0], turn_id)
         elif kind == "chat/truncated" and self.holds(principal, "chat:truncate"):
             await self._turns.history.recall(found[0], turn_id)
@@ -259,8 +271,7 @@ class Operations(Messages):
         if found is None or found[0].session is not session:
             raise InvalidParams("source.chat must be a chat of the same session")
         kind = source.get("kind")
-        agent = session.agent
-        capability = (agent.capabilities().get("multipleChats") if agent else None) or {}
+        capability = capabilities_of(session.agent).get("multipleChats") or {}
         if kind not in ("fork", "sideChat") or not capability.get(kind):
             raise InvalidParams(f"source.kind {kind} is not something {session.provider} can do")
         turn_id, history = str(source.get("turnId")), self._turns.history

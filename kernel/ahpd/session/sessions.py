@@ -27,15 +27,17 @@ from ahpd.session.chats import Chats
 from ahpd.session.index import SessionIndex
 from ahpd.session.keeper import Keeper, restore_record
 from ahpd.session.live import LiveChat, LiveSession, now
-from ahpd.session.settings import resolve, schema_of, settle
-from ahpd.session.turns import Turns
+from ahpd.session.settings import capabilities_of, resolve, schema_of, settle
+from ahpd.session.turns import CLOSE_SECONDS, Turns
 from ahpd.state import Json, Spelling, State
-from ahpd.tooling.fence import is_contained
+from ahpd.tooling.fence import pass_on
 from ahpd.tools import OfferedTool
 from ahpd.views import SessionView
 
 Agents = Callable[[], Mapping[str, Agent]]
 OfferFor = Callable[[LiveSession], tuple[OfferedTool, ...]]
+LEAVE_SECONDS = CLOSE_SECONDS + 1.0
+"""How long the end of something is waited for: what agents may take to let go, and then the children."""
 
 
 class Sessions:
@@ -62,6 +64,8 @@ class Sessions:
         self._index, self._keeper, self._principal = index, keeper, principal
         self._default_directory = default_directory
         self._creating: set[str] = set()
+        self._alive: set[LiveSession] = set()
+        """All with something that runs, also those nobody finds any more."""
         self.nursery: trio.Nursery | None = None
 
     # -- finding ----------------------------------------------------------------------------------------
@@ -160,11 +164,12 @@ class Sessions:
         values = settle(properties, config or {})
         session = LiveSession(held, names.session_id(uri), agent.provider, agent, now(), values, owner, strategy)
         session.parent, session.aliases = parent, () if uri == held else (uri,)
-        self._creating |= {uri, held}
+        creating = {uri, held, names.default_chat(held)}
+        self._creating |= creating
         try:
             await self._begin(session)
         finally:
-            self._creating -= {uri, held}
+            self._creating -= creating
         if parent is not None:
             self._lineage.link(held, parent)
         with self._or_nothing(session):
@@ -187,7 +192,7 @@ class Sessions:
         assert agent is not None
         self._record(session)
         directories = list(dict.fromkeys(working_directories or filter(None, [self._default_directory])))
-        if "multipleWorkingDirectories" not in agent.capabilities():
+        if "multipleWorkingDirectories" not in capabilities_of(agent):
             del directories[1:]
         self._open_channels(session, title, directories, properties, active_client)
         self._keeper.session(session)
@@ -217,6 +222,22 @@ class Sessions:
     async def _begin(self, session: LiveSession) -> None:
         assert self.nursery is not None
         await self.nursery.start(self._live, session)
+        self.nursery.start_soon(self._lose_patience, session)
+
+    async def _lose_patience(self, session: LiveSession) -> None:
+        """Count a session as gone although something in it shields itself: nothing in Python ends such a task, and
+        whoever asked for the end would be without an answer for as long as it likes."""
+        await session.closing.wait()
+        with trio.move_on_after(LEAVE_SECONDS) as patience:
+            await session.closed.wait()
+        if patience.cancelled_caught:
+            get("ahpd.sessions").warning("something of a session does not end; left behind", session=session.uri)
+            await session.children.end()
+            session.closed.set()
+
+    def everything(self) -> Sequence[LiveSession]:
+        """Every session in which something may still run."""
+        return tuple(self._alive)
 
     def _agent(self, provider: str | None) -> Agent:
         agents = self._agents()
@@ -267,6 +288,7 @@ class Sessions:
         self, session: LiveSession, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """The session's own nursery. A crash inside stops here: it costs this session's turns."""
+        self._alive.add(session)
         try:
             while not session.closing.is_set():
                 try:
@@ -277,8 +299,7 @@ class Sessions:
                         await session.closing.wait()
                         nursery.cancel_scope.cancel()
                 except BaseException as error:
-                    if not is_contained(error):
-                        raise
+                    pass_on(error)
                     get("ahpd.sessions").exception("session crashed", session=session.uri)
                     for chat in session.chats.values():
                         self._turns.cancel(chat)
@@ -288,6 +309,7 @@ class Sessions:
                     for chat in session.chats.values():
                         closing.start_soon(self._turns.close_agent, chat)
                 await session.children.end()
+            self._alive.discard(session)
             session.closed.set()
 
     async def _make_ready(self, session: LiveSession) -> None:
@@ -295,8 +317,7 @@ class Sessions:
         try:
             await self._turns.open_agent(chat)
         except BaseException as error:
-            if not is_contained(error):
-                raise
+            pass_on(error)
             get("ahpd.sessions").warning("agent did not start", session=session.uri, error=str(error))
             failed = {"errorType": "startFailed", "message": str(error) or type(error).__name__}
             self._tell(session, {"type": "session/creationFailed", "error": failed})
@@ -418,7 +439,23 @@ class Sessions:
             raise InvalidParams("A session keeps at least one chat; dispose the session instead")
         self._turns.cancel(chat)
         self._chats.drop(chat)
-        await self._turns.close_agent(chat)
+        await self._let_agent_go(chat)
+
+    async def _let_agent_go(self, chat: LiveChat) -> None:
+        """Close a chat's agent, and wait for that as long as can be asked of whoever waits for it."""
+        gone = trio.Event()
+
+        async def close() -> None:
+            try:
+                await self._turns.close_agent(chat)
+            finally:
+                gone.set()
+
+        nursery = chat.session.nursery
+        assert nursery is not None  # a chat is reachable only while its session's nursery is open
+        nursery.start_soon(close)
+        with trio.move_on_after(LEAVE_SECONDS):
+            await gone.wait()
 
 
 def definitions(session: LiveSession) -> list[Any]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ahpd.agents import Agent
 from ahpd.errors import InvalidParams, Rejected
 from ahpd.state import Json
+from ahpd.tooling.fence import fenced
 
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,
@@ -22,8 +25,19 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def schema_of(agent: Agent) -> Json:
-    """The `properties` of an agent's session settings."""
-    return {name: dict(schema) for name, schema in agent.settings().items()}
+    """The `properties` of an agent's session settings. Raises `AhpdError` when it says nothing of use."""
+    with fenced("agent", agent.provider, "Asking for settings"):
+        properties = {name: dict(schema) for name, schema in agent.settings().items()}
+        msgspec.json.encode(properties)
+        return properties
+
+
+def capabilities_of(agent: Agent | None) -> Json:
+    """The protocol's `AgentCapabilities`. Raises `AhpdError` when the agent fails to say them."""
+    if agent is None:
+        return {}
+    with fenced("agent", agent.provider, "Asking for capabilities"):
+        return dict(agent.capabilities())
 
 
 def defaults(properties: Mapping[str, Any]) -> Json:

@@ -15,6 +15,7 @@ from ahpd.agents import Agent
 from ahpd.errors import InvalidParams
 from ahpd.session.settings import resolve, schema_of
 from ahpd.state import Json
+from ahpd.tooling.fence import fenced
 
 PATIENCE = 2.0
 """Seconds an agent may think about it."""
@@ -36,7 +37,7 @@ async def for_message(agent: Agent | None, chat: str, text: str, offset: int, di
 
 async def _suggested(agent: Agent | None, method: str, **named: Any) -> Json:
     suggest, items = getattr(agent, method, None), []
-    if suggest is not None:
-        with trio.move_on_after(PATIENCE):
+    if suggest is not None and agent is not None:
+        with fenced("agent", agent.provider, f"Asking for {method}"), trio.move_on_after(PATIENCE):
             items = [dict(item) for item in await suggest(**named)]
     return {"items": items}

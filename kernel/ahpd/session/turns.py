@@ -24,7 +24,7 @@ from ahpd.session.live import LiveChat, LiveSession, QueuedMessage, now
 from ahpd.session.toolbox import Toolboxes
 from ahpd.session.turn import RunningTurn
 from ahpd.state import Json
-from ahpd.tooling.fence import is_contained, sole
+from ahpd.tooling.fence import pass_on, sole
 
 SETTLE_SECONDS = 120.0
 """How long each thing may take that was put off until a turn has ended."""
@@ -96,8 +96,7 @@ class Turns:
                     agent = await self.open_agent(chat)
                     await agent.prompt(turn)
         except BaseException as error:
-            if not is_contained(error):
-                raise
+            pass_on(error)
             failure = _as_agent_error(error)
             if failure is None:
                 get("ahpd.turns").exception("agent crashed", chat=chat.uri, turn=turn.id)
@@ -181,8 +180,7 @@ class Turns:
             try:
                 await agent.close()
             except BaseException as error:
-                if not is_contained(error):
-                    raise
+                pass_on(error)
                 get("ahpd.turns").exception("agent did not close well", chat=chat.uri)
         if scope.cancelled_caught:
             get("ahpd.turns").warning("agent did not close in time", chat=chat.uri)
@@ -230,7 +228,8 @@ class Turns:
                         await act()
                 except AhpdError as error:
                     get("ahpd.turns").warning("put off, and refused", chat=chat.uri, why=error.sentence)
-                except Exception:
+                except BaseException as error:
+                    pass_on(error)
                     get("ahpd.turns").exception("put off, and failed", chat=chat.uri)
         finally:
             chat.settling = False
@@ -289,7 +288,8 @@ class Turns:
         action = {"type": "chat/pendingMessageRemoved", "kind": kind, "id": entry["id"]}
         self.chats.dispatch(chat, action)
         # The id a message is known by stays with it, unless somebody gave it to a turn already.
-        turn_id = None if chat.session.has_turn(entry["id"]) else entry["id"]
+        taken = chat.session.has_turn(entry["id"]) or entry["id"] in chat.older_turns
+        turn_id = None if taken else entry["id"]
         self.begin(chat, entry["message"], kept.principal, turn_id=turn_id, queued_id=entry["id"])
 
     def steer(

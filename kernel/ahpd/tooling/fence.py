@@ -1,15 +1,12 @@
-"""What a plugin's code may raise without taking its caller along.
-
-`except Exception` is not enough of a fence: code that calls `sys.exit`, or that raises while it is being
-cancelled inside a nursery of its own, would end everything around it.
-"""
+"""What a plugin's code may raise without taking its caller along, and what its caller is told instead."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
-from ahpd.errors import AhpdError
+from ahpd.errors import AhpdError, is_contained
 from ahpd.log import get
 
 T = TypeVar("T")
@@ -17,23 +14,38 @@ T = TypeVar("T")
 
 async def in_plugin(plugin: str, what: str, run: Callable[[], Awaitable[T]]) -> T:
     """What a plugin answers. Raises an `AhpdError`: the plugin's own, or one that says only where to look."""
-    try:
+    with fenced("plugin", plugin, what):
         return await run()
+
+
+@contextmanager
+def fenced(kind: str, owner: str, what: str) -> Iterator[None]:
+    """Where a plugin, or an agent of one, is asked for something. Raises as `in_plugin`."""
+    try:
+        yield
     except BaseException as error:
-        if not is_contained(error):
-            raise
+        pass_on(error)
         cause = sole(error)
         if isinstance(cause, AhpdError):
             raise cause from None
-        get(f"ahpd.plugin.{plugin}").exception("the plugin failed", what=what)
-        raise AhpdError(f"{what} failed in the plugin {plugin}; the host's log has the details") from None
+        get(f"ahpd.{kind}.{owner}").exception(f"the {kind} failed", what=what)
+        raise AhpdError(f"{what} failed in the {kind} {owner}; the host's log has the details") from None
 
 
-def is_contained(error: BaseException) -> bool:
-    """Whether a fence may stop this: everything but cancellation and interrupts, also in groups."""
+def pass_on(error: BaseException) -> None:
+    """Raise what a fence may not stop of this. Returns when it may stop all of it.
+
+    What came in a group with a cancellation goes no further than here: the scope that was cancelled takes only
+    its own part out, and whoever is behind it would be left with the plugin's.
+    """
+    if is_contained(error):
+        return
     if isinstance(error, BaseExceptionGroup):
-        return all(is_contained(each) for each in error.exceptions)
-    return isinstance(error, Exception | SystemExit)
+        contained, rest = error.split(is_contained)
+        if contained is not None and rest is not None:
+            get("ahpd.plugin").error("a plugin failed while it was cancelled", exc_info=contained)
+            raise rest
+    raise error
 
 
 def sole(error: BaseException) -> BaseException:

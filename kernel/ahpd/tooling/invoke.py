@@ -12,15 +12,18 @@ from typing import Any
 import msgspec
 
 from ahpd.access import Gatekeeper
-from ahpd.errors import AhpdError
+from ahpd.errors import AhpdError, ToolError
 from ahpd.log import get
 from ahpd.ports import Limit
 from ahpd.state import sendable
-from ahpd.tooling.fence import is_contained, sole
+from ahpd.tooling.fence import pass_on, sole
 from ahpd.tools import OfferedTool, ToolCall, ToolResult
 
 MAX_OUTPUT = 256 * 1024
 """Bytes of a result's text that are handed on; the rest is cut with a line that says so."""
+
+MAX_DATA = 2 * 1024 * 1024
+"""Bytes of a result's structured data and content, as JSON; a client is cut off when twice that waits for it."""
 
 CHECKERS = 1024
 """Compiled input schemas kept."""
@@ -48,8 +51,7 @@ class Invoker:
             result = self._checked(offered, await offered.tool.run(call))
             kept = not result.is_error
         except BaseException as error:
-            if not is_contained(error):
-                raise
+            pass_on(error)
             return self._failure(offered, call, sole(error))
         finally:
             if not kept:
@@ -70,7 +72,8 @@ class Invoker:
         for limit in charged:
             try:
                 limit.refund(call)
-            except Exception:
+            except BaseException as error:
+                pass_on(error)
                 get(f"ahpd.plugin.{offered.plugin}").exception("limit failed", limit=limit.name)
 
     def _refusal(self, offered: OfferedTool, call: ToolCall) -> str | None:
@@ -107,9 +110,17 @@ class Invoker:
             answer = ToolResult(answer)
         if not isinstance(answer, ToolResult):
             raise TypeError(f"{offered.name} answered {type(answer).__name__}, not text or a ToolResult")
-        text, structured, content = sendable([answer.text, answer.structured, answer.content])
-        msgspec.json.encode([structured, content])  # what is no JSON fails here, as this tool's fault
-        return ToolResult(_cut(text), answer.is_error, structured, _cut_items(content))
+        try:
+            text, structured, content = sendable([answer.text, answer.structured, answer.content])
+            content = _cut_items(content)
+            # What is no JSON fails here, as this tool's fault.
+            size = len(msgspec.json.encode([structured, content]))
+        except RecursionError:
+            raise ToolError(f"{offered.name} answered data that contains itself.") from None
+        if size > MAX_DATA:
+            # Half of a picture or of an object is of no use to anybody: data is handed on whole or not at all.
+            raise ToolError(f"{offered.name} answered {size} bytes of data; at most {MAX_DATA} are handed on.")
+        return ToolResult(_cut(text), answer.is_error, structured, content)
 
 
 def _cut(text: str, budget: int = MAX_OUTPUT) -> str:

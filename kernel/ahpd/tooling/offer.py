@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ahpd.log import get
+from ahpd.tooling.fence import pass_on
 from ahpd.tools import WITHHELD, Offer, OfferedTool, Tool, Wording
 
 
@@ -40,7 +41,8 @@ def offered_tools(tools: Iterable[Registered], offer: Offer) -> tuple[OfferedToo
             words = _words(tool, offer)
             if words != WITHHELD:
                 chosen.append(_in_words(tool, registered.plugin, words))
-        except (Exception, SystemExit):
+        except BaseException as error:
+            pass_on(error)
             # A tool's own functions are a plugin's code: one that raises withholds that tool and nothing else.
             get(f"ahpd.plugin.{registered.plugin}").exception("tool not offered", tool=tool.name)
     return tuple(chosen)

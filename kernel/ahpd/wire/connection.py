@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import trio
 
 from ahpd.access import Principal
-from ahpd.errors import AhpdError, MethodNotFound, Rejected
+from ahpd.errors import AhpdError, InvalidParams, MethodNotFound, Rejected
 from ahpd.log import get
 from ahpd.ports import Method, MethodCall
 from ahpd.protocol import frames
@@ -27,6 +27,11 @@ from ahpd.wire import gate
 from ahpd.wire.clients import Client, Clients
 
 HANDSHAKES = ("initialize", "reconnect")
+REGARDLESS = (*HANDSHAKES, "disposeSession")
+"""What is served although a session it names cannot be read: the others are there, and it can be got rid of."""
+LISTS = ("initialSubscriptions", "subscriptions")
+MOST_LISTED = 1_000
+"""Channels that a handshake may name: all their snapshots are in one answer."""
 WAITING = 64
 """Requests of one connection that may wait for something at once; the next one is read when one is done."""
 
@@ -158,35 +163,40 @@ class Connection:
         if isinstance(message, frames.Request):
             await self._request(message, nursery)
         elif isinstance(message, frames.Notification):
-            await self._wake_named(message)
+            await self._wake(message, regardless=True)
             self._notification(message)
 
-    async def _wake_named(self, message: frames.Request | frames.Notification) -> None:
-        """Wake what a message names. What cannot be read is not there for whatever is asked of it."""
-        try:
-            await self._wake(message)
-        except AhpdError as error:
-            self._log.warning("could not be read", method=message.method, why=error.sentence)
-        except Exception:
-            self._log.exception("could not be read", method=message.method)
+    async def _wake(self, message: frames.Request | frames.Notification, *, regardless: bool) -> None:
+        """Have sleeping sessions that a message names awake before it is looked at.
 
-    async def _wake(self, message: frames.Request | frames.Notification) -> None:
-        """Have sleeping sessions that a message names awake before it is looked at."""
+        With `regardless`, what cannot be read is not there for whatever is asked of it, and all else is.
+        """
         if self.client is None and message.method not in HANDSHAKES:
             return
         for uri in _channels_in(message.params):
             if self.services.sleeps(uri):
-                await self.services.wake(uri)
+                await self._read(self.services.wake(uri), message.method, regardless)
         channel = message.params.get("channel")
         if message.method == "dispatchAction" and isinstance(channel, str):
-            await self.services.look_up(self.principal, channel, message.params.get("action"))
+            reading = self.services.look_up(self.principal, channel, message.params.get("action"))
+            await self._read(reading, message.method, regardless)
+
+    async def _read(self, reading: Awaitable[Any], method: str, regardless: bool) -> None:
+        try:
+            await reading
+        except Exception as error:
+            if not regardless:
+                raise
+            if isinstance(error, AhpdError):
+                self._log.warning("could not be read", method=method, why=error.sentence)
+            else:
+                self._log.exception("could not be read", method=method)
 
     async def _request(self, request: frames.Request, nursery: trio.Nursery) -> None:
         try:
             if request.method in HANDSHAKES:
-                await self._wake_named(request)  # one channel that cannot be read leaves the others
-            else:
-                await self._wake(request)
+                _check_listed(request)
+            await self._wake(request, regardless=request.method in REGARDLESS)
             answer = await self._serve(request.method, request.params)
             # A plugin's answer may be what JSON cannot say.
             made = None if isinstance(answer, Later) else frames.result(request.id, answer)
@@ -359,10 +369,21 @@ class Connection:
         self.deliver(envelope, target.spelling)
 
 
+def _check_listed(request: frames.Request) -> None:
+    """Bound the channels of a handshake before any of them is woken."""
+    for key in LISTS:
+        listed = request.params.get(key)
+        if isinstance(listed, list) and len(listed) > MOST_LISTED:
+            raise InvalidParams(
+                f"{request.method}: {key} names {len(listed)} channels; at most {MOST_LISTED} may be,"
+                " subscribe to the others one by one"
+            )
+
+
 def _channels_in(params: Mapping[str, Any]) -> list[str]:
     """The channels a message names, as far as that can be told before it has been checked."""
     named = [params.get("channel")]
-    for key in ("initialSubscriptions", "subscriptions"):
+    for key in LISTS:
         listed = params.get(key)
         named += listed if isinstance(listed, list) else []
     channels = [each.get("channel") if isinstance(each, dict) else each for each in named]

@@ -7,14 +7,17 @@ elsewhere that makes a browser call this port is stopped here (DNS rebinding, cr
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Collection
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from ahpd.wire.request import Refusal, Request
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 UNKNOWN_TOKEN = (("www-authenticate", 'Bearer realm="ahpd", error="invalid_token"'),)
+AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]@:/?#\\\s]+))(?::[0-9]*)?")
+"""A name or an address, and a port. Nothing more: what a lenient reading leaves out, somebody else may read."""
+PAGE = re.compile(r"https?://(.*?)/?")
 NO_TOKEN = (("www-authenticate", 'Bearer realm="ahpd"'),)
 
 
@@ -42,7 +45,7 @@ class Doorkeeper:
             return None  # HTTP/1.0, which no browser speaks
         host = _host_of(named)
         known = host in LOOPBACK_NAMES or host == self._bound.lower() or host in self._hosts
-        if known or named.lower() in self._hosts or (self._is_anywhere() and _is_address(host)):
+        if (host and known) or named.lower() in self._hosts or (self._is_anywhere() and _is_address(host)):
             return None
         return Refusal(403, f"This host does not answer to {host or 'that name'}; see allowedHosts")
 
@@ -54,7 +57,8 @@ class Doorkeeper:
         origin = request.header("origin")
         if origin is None or origin.lower().rstrip("/") in self._origins:
             return None
-        if origin != "null" and _host_of(urlsplit(origin).netloc) in LOOPBACK_NAMES:
+        page = PAGE.fullmatch(origin.lower())
+        if page is not None and _host_of(page[1]) in LOOPBACK_NAMES:
             return None
         return Refusal(403, f"Pages from {origin} may not use this host; see allowedOrigins")
 
@@ -76,11 +80,9 @@ def _bearer(request: Request) -> str | None:
 
 
 def _host_of(named: str) -> str:
-    """The name in a Host header or an origin, without port and brackets, in lower case."""
-    name = named.strip().lower().rpartition("@")[2]
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.rpartition(":")[0] if name.count(":") == 1 else name
+    """The name in a Host header or an origin, without port and brackets, in lower case; empty when it is none."""
+    found = AUTHORITY.fullmatch(named.strip().lower())
+    return "" if found is None else found[1] or found[2]
 
 
 def _is_address(host: str) -> bool:

@@ -12,9 +12,11 @@ import h11
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
+from hypercorn.events import Updated
 from hypercorn.logging import Logger
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
+from hypercorn.trio.task_group import _handle as run_app
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
@@ -23,6 +25,7 @@ from hypercorn.utils import parse_socket_addr
 from ahpd.wire.limits import Limits
 from ahpd.wire.outbox import Log
 from ahpd.wire.request import ASGIApp, Guard, Receive, Refusal, Request, Scope, Send
+from ahpd.wire.slots import Slots
 
 
 class Plain:
@@ -68,9 +71,9 @@ class Plain:
         with trio.move_on_after(self._limits.http_grace):
             await self._ended.wait()
 
-    async def converse(self, stream: trio.SocketStream, early: bytes) -> None:
+    async def converse(self, stream: trio.SocketStream, early: bytes, slots: Slots) -> None:
         """Serve one connection to its end; ``early`` was read from it before."""
-        duck: Any = _Stream(stream, early, self._limits.write_deadline)
+        duck: Any = _Stream(stream, early, self._limits.write_deadline, slots)
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             try:
@@ -140,7 +143,11 @@ def _honest(send: Send, stream: "_Stream") -> Send:
         # that streams without looking would freeze every other task, or spin for ever.
         if stream.gone:
             raise _Gone("the client is gone")
-        await send(message)
+        with trio.CancelScope(shield=True):
+            # The last message ends the request, of which hypercorn tells the app; Quart then cancels its own
+            # send, and the rest of it, which closes the connection or starts the idle time, would never be
+            # done. Nothing in it waits for longer than the write deadline.
+            await send(message)
         await trio.lowlevel.checkpoint()
 
     return honest
@@ -174,8 +181,9 @@ class _Body:
 class _Stream:
     """What hypercorn needs of a stream. It may think it closed it; the listener really does."""
 
-    def __init__(self, stream: trio.SocketStream, early: bytes, write_deadline: float) -> None:
+    def __init__(self, stream: trio.SocketStream, early: bytes, write_deadline: float, slots: Slots) -> None:
         self.socket = stream.socket
+        self.slots = slots
         self.gone = False
         self._stream = stream
         self._early = early
@@ -206,6 +214,12 @@ class _Stream:
             self._leave()
             raise trio.BrokenResourceError("the client stopped reading or left") from error
 
+    def may_answer(self) -> bool:
+        return self.slots.answer(self._stream)
+
+    def rests(self) -> None:
+        self.slots.rest(self._stream)
+
     async def send_eof(self) -> None:
         # Left to the listener: here it could collide with an app that is still sending.
         await trio.lowlevel.checkpoint()
@@ -226,12 +240,20 @@ class _Unspoken(Exception):
 class _Http11(H11Protocol):
     """Hypercorn's HTTP/1.1 without the doors to its other protocols."""
 
+    may_answer: Callable[[], bool]
+
     async def _check_protocol(self, event: h11.Request) -> None:
         # Answered here, not by the app: h11 holds back what follows an offer to switch.
         if event.http_version not in (b"1.0", b"1.1"):
             await self._hang_up(505)
         if any(name == b"sec-websocket-key" for name, _ in event.headers):
             await self._hang_up(400)
+        if not self.may_answer():
+            await self._hang_up(503)
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+            # Somebody on the way may have believed the other one (RFC 9112 section 6.1): what comes after this
+            # request need not be a request. This is how hypercorn is told that an answer is the last one.
+            self.keep_alive_requests = self.config.keep_alive_max_requests
 
     async def _hang_up(self, status: int) -> NoReturn:
         await self._send_error_response(status)
@@ -248,13 +270,51 @@ class _Http11(H11Protocol):
         await super()._create_stream(bare)
 
 
+class _Tasks(TaskGroup):
+    """Hypercorn's tasks, with an end to the queue between a connection and its app.
+
+    Hypercorn waits for a place in that queue even when nobody takes anything out of it any more: the app that
+    answered without reading the body, or the one that is told, in its own last send, that it is done.
+    """
+
+    async def spawn_app(self, app: Any, config: Config, scope: Any, send: Any) -> Callable[[Any], Awaitable[None]]:
+        give, take = trio.open_memory_channel[Any](config.max_app_queue_size)
+
+        async def put(event: Any) -> None:
+            if event["type"] == "http.disconnect":
+                give.close()
+                return
+            try:
+                await give.send(event)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # nobody wants it any more
+
+        async def receive() -> Any:
+            try:
+                return await take.receive()
+            except trio.EndOfChannel:
+                return {"type": "http.disconnect"}
+
+        async def run() -> None:
+            with take:
+                await run_app(app, config, scope, receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+
+        self.spawn(run)
+        return put
+
+
 class _Connection(TCPServer):
+    async def protocol_send(self, event: Any) -> None:
+        if isinstance(event, Updated) and event.idle:
+            self.stream.rests()
+        await super().protocol_send(event)
+
     async def run(self) -> None:
         sock = self.stream.socket
         try:
             peer = parse_socket_addr(sock.family, sock.getpeername())
             here = parse_socket_addr(sock.family, sock.getsockname())
-            async with TaskGroup() as self._task_group:
+            async with _Tasks() as self._task_group:
                 protocol: Any = _Http11(
                     self.app,
                     self.config,
@@ -266,12 +326,15 @@ class _Connection(TCPServer):
                     here,
                     self.protocol_send,
                 )
+                protocol.may_answer = self.stream.may_answer
                 self.protocol = protocol
                 await self.idle_task.restart(self._task_group, self._idle_timeout)
                 await self._read_data()
+                await self.idle_task.stop()  # else one that left is kept for as long as one that may come back
         except* (OSError, _Unspoken):
             pass
         finally:
+            self.stream.rests()
             await self._close()
 
 

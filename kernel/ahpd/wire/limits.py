@@ -1,6 +1,7 @@
 """Every bound of a connection, in bytes and seconds, with the number it has in production."""
 
-from dataclasses import dataclass
+import resource
+from dataclasses import dataclass, replace
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -11,7 +12,9 @@ class Limits:
     """What one connection may cost. Tests shrink these instead of waiting."""
 
     connections: int = 2_000
-    """Open at once; one more is answered 503."""
+    """Open at once; beyond it those that are neither WebSockets nor being answered make room, or it is 503."""
+    http_requests: int = 1_000
+    """Answered at once; the other places are left to WebSockets."""
     head_bytes: int = 16 * _KIB
     head_timeout: float = 10.0
     """From accept to the blank line after the first head."""
@@ -41,3 +44,29 @@ class Limits:
     """How long a request waits for the HTTP side to be imported and started."""
     http_grace: float = 2.0
     """What requests in flight get when the daemon stops."""
+
+    def within(self, descriptors: int) -> "Limits":
+        """These, for a process that may have that many descriptors: agents, stores and children need theirs."""
+        connections = min(self.connections, max(descriptors - _KEPT_BACK, descriptors // 2))
+        return replace(self, connections=connections, http_requests=min(self.http_requests, connections // 2))
+
+
+_KEPT_BACK = 1024
+_ENOUGH = 1 << 16
+
+
+def raise_descriptor_limit() -> int:
+    """Take as many descriptors as are allowed and of use; how many there are now.
+
+    The usual soft limit of 1,024 is there for programs that call select(), and anybody can open that many
+    connections.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (_ENOUGH if each == resource.RLIM_INFINITY else each for each in (soft, hard))
+    wanted = max(soft, min(hard, _ENOUGH))
+    if wanted > soft:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        except (OSError, ValueError):
+            return soft  # macOS allows less than it says
+    return wanted

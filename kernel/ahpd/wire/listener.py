@@ -6,11 +6,13 @@ needs it: it takes a second that no announcement should wait for. Each connectio
 fence, so nothing that one peer sends can end the daemon. Knows no method of the protocol.
 """
 
+import errno
 from base64 import b64decode, b64encode
 from binascii import Error as BadBase64
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from hashlib import sha1
 from http import HTTPStatus
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 import h11
@@ -19,6 +21,7 @@ import trio
 from ahpd.wire.limits import Limits
 from ahpd.wire.outbox import Barrier, Flusher, Log
 from ahpd.wire.request import ASGIApp, Guard, Peer, Refusal, Request
+from ahpd.wire.slots import Slots
 from ahpd.wire.websocket import WebSocket
 
 if TYPE_CHECKING:
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 
 _ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 section 1.3
 _READ = 1 << 16
-
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+_FULL_WAIT = 0.1
+_SAY_FULL_EVERY = 60.0
 
 OnWebSocket = Callable[[WebSocket, Request], Awaitable[None]]
 
@@ -65,10 +70,12 @@ class Listener:
         self._mounts: Mapping[str, ASGIApp] = {} if mounts is None else mounts
         self._http: Plain | None = None
         self._plain: set[trio.SocketStream] = set()
+        self._slots = Slots(self.limits.connections, self.limits.http_requests)
         self.connected = 0
         """How many connections are open, of either kind."""
         self._listeners: list[trio.SocketListener] = []
         self._accepting = trio.CancelScope()
+        self._say_full_again = -inf
         self._left = trio.Event()
         self._stopped = trio.Event()
 
@@ -102,13 +109,35 @@ class Listener:
     async def _accept(self, connections: trio.Nursery) -> None:
         try:
             with self._accepting:
-                await trio.serve_listeners(self._handle, self._listeners, handler_nursery=connections)
+                async with trio.open_nursery() as nursery:
+                    for each in self._listeners:
+                        nursery.start_soon(self._accept_from, each, connections)
             await self._wind_down()
             connections.cancel_scope.cancel()
         finally:
             # hypercorn sends inside a shield: only a dead socket frees a stuck one.
             for stream in self._plain:
                 _sever(stream)
+
+    async def _accept_from(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
+        async with listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _NO_ROOM:
+                        raise
+                    await self._wait_for_room(error)
+                else:
+                    connections.start_soon(self._handle, stream)
+
+    async def _wait_for_room(self, error: OSError) -> None:
+        """What cannot be accepted stays queued in the kernel, so that asking again at once would spin."""
+        if trio.current_time() >= self._say_full_again:
+            self._say_full_again = trio.current_time() + _SAY_FULL_EVERY
+            why = error.strerror or str(error)
+            self.log.warning("no connection can be accepted for now", why=why, connected=self.connected)
+        await trio.sleep(_FULL_WAIT)
 
     async def _wind_down(self) -> None:
         for websocket in list(self.websockets):
@@ -122,16 +151,19 @@ class Listener:
                 await self._left.wait()
 
     async def _handle(self, stream: trio.SocketStream) -> None:
-        """The fence around one connection."""
+        """The fence around one connection, and its place among the others."""
         self.connected += 1
         try:
-            if self.connected > self.limits.connections:
-                await self._refuse(stream, Refusal(503, "Too many connections are open; try again later."))
-            else:
-                await self._converse(stream)
+            with trio.CancelScope() as scope:
+                if self._slots.enter(stream, scope):
+                    await self._converse(stream)
+                else:
+                    await self._refuse(stream, Refusal(503, "Too many connections are open; try again later."))
         except* (Exception, SystemExit):
             self.log.exception("connection failed")
         finally:
+            stream.socket.close()  # before its place is given to the next one
+            self._slots.leave(stream)
             self.connected -= 1
             self._left.set()
 
@@ -192,6 +224,7 @@ class Listener:
 
         websocket = WebSocket(stream, self.flusher, self.limits, self.log, early)
         websocket.push(_switching(request.header("sec-websocket-key") or ""))
+        self._slots.settle(stream)
         self.websockets.add(websocket)
         try:
             await websocket.run(application)
@@ -207,7 +240,7 @@ class Listener:
             return
         self._plain.add(stream)
         try:
-            await self._http.converse(stream, read)
+            await self._http.converse(stream, read, self._slots)
         finally:
             self._plain.discard(stream)
         if not self._accepting.cancel_called:

@@ -6,7 +6,7 @@ as they spell them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ahpd.access import Principal
@@ -63,7 +63,7 @@ class Methods:
         self._sessions, self._operations, self._inbound = sessions, operations, inbound
         self._welcome, self._on_root, self._compat = welcome, on_root, compat
         self._presence = presence
-        self.host, self.added = operations, added
+        self.host, self.added, self._dormant = operations, added, dormant
         self.require = operations.require
         self.sleeps, self.wake, self.look_up = dormant.sleeps, dormant.wake, operations.look_up
 
@@ -86,6 +86,18 @@ class Methods:
         target = self.find(uri)
         grant = None if target is None else gate.CHANNELS.get(target.kind)
         return target if target is None or grant is None or self._operations.holds(principal, grant) else None
+
+    def _find_all(self, principal: Principal, uris: Iterable[str]) -> dict[str, Target]:
+        """What a principal may read of channels listed, each once, by the name that it is listed under last.
+
+        A chat has as many names as a client can think of, and a connection watches it under one of them.
+        """
+        once: dict[str, tuple[str, Target]] = {}
+        for uri in uris:
+            target = self._find_readable(principal, uri)
+            if target is not None:
+                once[target.uri] = (uri, target)
+        return dict(once.values())
 
     def _require_target(self, uri: str) -> Target:
         target = self.find(uri)
@@ -131,15 +143,11 @@ class Methods:
         client = self.clients.greet(params.client_id, version)
         client.capabilities = params.capabilities or {}
         self._join(connection, client)
-        snapshots = []
-        for uri in params.initial_subscriptions or []:
-            target = self._find_readable(connection.principal, uri)
-            if target is not None:
-                snapshots.append(connection.watch(uri, target))
+        found = self._find_all(connection.principal, params.initial_subscriptions or [])
         return {
             "protocolVersion": version,
             "serverSeq": self.state.seq,
-            "snapshots": snapshots,
+            "snapshots": [connection.watch(uri, target) for uri, target in found.items()],
             **self._welcome(connection.principal),
         }
 
@@ -153,9 +161,8 @@ class Methods:
         client = self.clients.known(params.client_id)
         if client is None:
             raise NotFound("This host does not know that client any more; initialize again")
-        named = {each if isinstance(each, str) else each.channel: each for each in params.subscriptions}
-        targets = {uri: self._find_readable(connection.principal, uri) for uri in named}
-        found = {uri: target for uri, target in targets.items() if target is not None}
+        named = dict.fromkeys(each if isinstance(each, str) else each.channel for each in params.subscriptions)
+        found = self._find_all(connection.principal, named)
         after = _oldest(params)
         self._join(connection, client)
         if client.sockets == 1:
@@ -176,7 +183,7 @@ class Methods:
                 for envelope in missed
                 if (told := connection.told(envelope.as_json())) is not None
             ],
-            "missing": [uri for uri, target in targets.items() if target is None],
+            "missing": [uri for uri in named if self._find_readable(connection.principal, uri) is None],
         }
 
     async def subscribe(self, connection: Connection, params: Subscribe) -> Json:
@@ -203,8 +210,10 @@ class Methods:
             active_client=entry,
         )
 
-    async def dispose_session(self, connection: Connection, params: Any) -> Later:
+    async def dispose_session(self, connection: Connection, params: Any) -> Later | None:
         # Ended here, so that it is gone for whatever the client sends next; only what it leaves is waited for.
+        if self._dormant.discard(params.channel):
+            return None  # it could not be woken
         session = self._sessions.get(params.channel)
         self._sessions.end(session)
         return Later(session.closed.wait())

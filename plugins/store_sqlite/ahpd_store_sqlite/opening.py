@@ -65,7 +65,7 @@ class Lock:
                 os.close(self._descriptor)
                 raise StartError(
                     f"{path} is in use by another ahpd{f' (process {owner})' if owner else ''}; "
-                    "stop that one, or set plugins.store-sqlite.path to another file"
+                    "stop that one, set AHPD_HOME to another folder, or plugins.store-sqlite.path to another file"
                 ) from None
             if self._is_current():
                 break

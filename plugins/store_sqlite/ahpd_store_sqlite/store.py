@@ -182,7 +182,9 @@ class SqliteStore:
         return AhpdError(f"{self.path} is not open")
 
     def _unreadable(self, what: str, error: Exception) -> AhpdError:
-        return AhpdError(f"{what} cannot be read from {self.path}: {error}")
+        # Where things are kept, and what SQLite says of it, is for whoever runs the host, not for its clients.
+        self._log.error("cannot be read", what=what, file=str(self.path), why=str(error))
+        return AhpdError(f"{what} cannot be read; the host's log says why")
 
     # -- ending -----------------------------------------------------------------------------------------
 

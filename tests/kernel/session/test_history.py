@@ -128,6 +128,42 @@ async def test_a_turn_that_is_kept_is_not_begun_again(lives: Lives) -> None:
         assert await all_turns(alice, chat) == first(TURNS)
 
 
+async def test_a_waiting_message_with_the_id_of_a_kept_turn_gets_a_turn_of_its_own(lives: Lives) -> None:
+    chat = await lived(lives)
+    async with lives() as stage:
+        alice = await stage.client()
+        await alice.subscribe(chat)
+        await alice.dispatch(chat, started("now", "/sleep 0.2"))
+        queued = {"type": "chat/pendingMessageSet", "kind": "queued", "id": "t3", "message": message("again")}
+        await applied(alice, chat, queued)
+        await alice.until(lambda: alice.states[chat]["turns"][-1]["message"]["text"] == "again")
+        turns = await all_turns(alice, chat)
+        assert turns[: TURNS + 1] == [*first(TURNS), "now"]
+        assert len(turns) == TURNS + 2
+        assert turns[-1] != "t3"
+
+
+async def test_that_goes_for_a_message_that_waited_while_the_host_was_down(tmp_path: Path) -> None:
+    def lives() -> AbstractAsyncContextManager[Stage]:
+        return host_in(tmp_path)
+
+    chat = await lived(lives)
+    async with lives() as stage:
+        alice = await stage.client()
+        await alice.subscribe(chat)
+        await alice.dispatch(chat, started("now", "/ask who"))
+        queued = {"type": "chat/pendingMessageSet", "kind": "queued", "id": "t3", "message": message("again")}
+        await applied(alice, chat, queued)
+    async with lives() as stage:
+        alice = await stage.client()
+        await alice.subscribe(chat)
+        await alice.turn(chat, "next")  # after which it is its turn
+        await alice.until(lambda: alice.states[chat]["turns"][-1]["message"]["text"] == "again")
+        turns = await all_turns(alice, chat)
+        assert turns[:TURNS] == first(TURNS)
+        assert turns[-1] != "t3"
+
+
 async def test_a_turn_id_is_used_once_in_a_session(stage: Stage) -> None:
     alice = await stage.client()
     _, chat = await stage.session(alice, "echo", uri=SESSION)

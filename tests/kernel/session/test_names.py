@@ -93,3 +93,14 @@ def test_a_session_without_an_id_is_none(uri: str) -> None:
 def test_root_has_three_spellings() -> None:
     assert all(map(names.is_root, ("ahp-root://", "ahp-root:", "ahp-root:/")))
     assert not any(map(names.is_root, ("ahp-root://x", "ahp-roots:", "")))
+
+
+def test_names_that_are_made_up_are_not_kept_for_ever() -> None:
+    kept = names.Spellings[object]()
+    first = kept.of("real", object)
+    for number in range(1000):
+        kept.of(f"made up {number}", object)
+        assert kept.of("real", object) is first
+    assert len(kept._by_alias) == names.KEPT_SPELLINGS
+    assert kept.of("made up 0", object) is not kept.of("made up 0 again", object)
+    assert kept.of("x" * 5000, object) is not kept.of("x" * 5000, object)

@@ -339,3 +339,28 @@ async def test_disposing_ends_whatever_the_client_does_next() -> None:
         await alice.pipe.aclose()
         await until(lambda: agent.closed)
         assert opened.host.sessions.by_uri == {}
+
+
+@pytest.mark.parametrize("stuck", ["open", "prompt", "close"])
+async def test_an_agent_that_shields_itself_is_left_behind(
+    stage: Stage, autojump_clock: trio.testing.MockClock, stuck: str
+) -> None:
+    """Nothing can end such a task; whoever disposes of its session is answered all the same."""
+    released = trio.Event()
+
+    async def holds(*_: object) -> None:
+        with trio.CancelScope(shield=True):
+            await released.wait()
+
+    told = {"on_open": holds} if stuck == "open" else {"on_close": holds} if stuck == "close" else {}
+    agent = stage.cast(holds if stuck == "prompt" else says, **told)
+    alice = await stage.client()
+    session = await alice.create_session("scripted")
+    if stuck == "prompt":
+        await alice.start_turn(alice.default_chat(session), "hello")
+        await until(lambda: agent.prompting)
+    elif stuck == "close":
+        await alice.turn(alice.default_chat(session), "hello")
+    await alice.request("disposeSession", {"channel": session})
+    assert (await alice.request("listSessions"))["items"] == []
+    released.set()

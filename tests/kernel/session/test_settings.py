@@ -99,3 +99,25 @@ async def test_the_settings_of_a_session_to_be(stage: Stage) -> None:
     with pytest.raises(RequestFailed, match=r"config\.mood"):
         await alice.create_session("scripted", config={"mood": "wild"})
     assert (await alice.request("listSessions"))["items"] == []
+
+
+@pytest.mark.parametrize("what", ["settings", "capabilities"])
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("secret"), SystemExit(3), BaseException(), 7, {"x": {"y": object()}}]
+)
+async def test_an_agent_that_cannot_say_what_it_takes_costs_only_its_own_sessions(
+    stage: Stage, what: str, fault: Any
+) -> None:
+    def answer() -> Any:
+        if isinstance(fault, BaseException):
+            raise fault
+        return fault
+
+    agent = stage.cast()
+    alice = await stage.client()
+    setattr(agent, what, answer)
+    if what == "settings" or not isinstance(fault, dict):
+        with pytest.raises(RequestFailed, match=f"Asking for {what} failed in the agent scripted"):
+            await alice.create_session("scripted")
+        assert stage.open.host.sessions.by_uri == {}
+    await stage.session(alice, "echo")

@@ -59,6 +59,18 @@ async def exits_in_a_nursery(turn: Turn) -> None:
         nursery.start_soon(exits, turn)
 
 
+class Own(BaseException):
+    """What no `except Exception` stops."""
+
+
+async def invents(turn: Turn) -> None:
+    raise Own
+
+
+async def interrupts(turn: Turn) -> None:
+    raise KeyboardInterrupt
+
+
 async def refuses(turn: Turn) -> None:
     raise ToolError("Not like this.")
 
@@ -112,6 +124,8 @@ async def failed_part(alice: AhpClient, chat: str) -> Json:
         (crashes_in_a_nursery, "error", "chat/error"),
         (exits, "error", "chat/error"),
         (exits_in_a_nursery, "error", "chat/error"),
+        (invents, "error", "chat/error"),
+        (interrupts, "error", "chat/error"),
     ],
 )
 async def test_a_turn_ends_once_however_its_agent_does(

@@ -12,7 +12,7 @@ import trio
 from ahpd.access import Gatekeeper, Principal
 from ahpd.errors import ToolError
 from ahpd.ports import Limit
-from ahpd.tooling.invoke import MAX_OUTPUT, Invoker
+from ahpd.tooling.invoke import MAX_DATA, MAX_OUTPUT, Invoker
 from ahpd.tools import OfferedTool, Tool, ToolCall, ToolResult
 from ahpd.views import HostApi
 
@@ -28,12 +28,13 @@ class Counted:
     spent: int = 0
     said: list[str] = field(default_factory=list)
     breaks: str = ""
+    error: BaseException = field(default_factory=lambda: RuntimeError("broke"))
     name: str = "counted"
 
     def _note(self, what: str) -> None:
         self.said.append(what)
         if what == self.breaks:
-            raise RuntimeError(f"{what} broke")
+            raise self.error
 
     def check(self, call: ToolCall) -> str | None:
         self._note("check")
@@ -221,8 +222,9 @@ async def test_a_limit_that_breaks_refuses(breaks: str) -> None:
     assert (first.spent, broken.spent) == (0, 0)
 
 
-async def test_a_limit_that_cannot_give_back_does_not_take_its_caller_along() -> None:
-    broken, other = Counted(breaks="refund"), Counted()
+@pytest.mark.parametrize("error", [RuntimeError(), SystemExit(2), BaseException()])
+async def test_a_limit_that_cannot_give_back_does_not_take_its_caller_along(error: BaseException) -> None:
+    broken, other = Counted(breaks="refund", error=error), Counted()
     result = await invoke(raises, {}, [broken, other])
     assert result.is_error
     assert other.spent == 0
@@ -274,3 +276,26 @@ async def test_what_no_client_could_be_sent_is_replaced() -> None:
     result = await invoke(talks)
     msgspec.json.encode([result.text, result.structured, result.items()])
     assert result.text.startswith("a")
+
+
+@pytest.mark.parametrize("form", ["structured", "content"])
+async def test_data_beyond_the_bound_is_not_handed_on(form: str) -> None:
+    async def floods(call: ToolCall) -> ToolResult:
+        blob = {"type": "image", "data": "x" * int(call.arguments["size"])}
+        return ToolResult("x", structured=blob) if form == "structured" else ToolResult(content=[blob])
+
+    limit = Counted()
+    result = await invoke(floods, {"size": MAX_DATA + 1}, [limit])
+    assert (result.is_error, result.structured, list(result.content), limit.spent) == (True, None, [], 0)
+    assert f"at most {MAX_DATA} are handed on" in result.text
+    assert not (await invoke(floods, {"size": MAX_DATA - 100})).is_error
+
+
+async def test_data_that_contains_itself_is_refused() -> None:
+    async def turns_in_circles(call: ToolCall) -> ToolResult:
+        data: dict[str, Any] = {}
+        data["a"] = data
+        return ToolResult("x", structured=data)
+
+    result = await invoke(turns_in_circles)
+    assert (result.is_error, result.text) == (True, "tool answered data that contains itself.")

@@ -59,7 +59,9 @@ def test_a_tool_may_narrow_itself() -> None:
     assert named(AT_DOOR, only_echo) == []
 
 
-@pytest.mark.parametrize("error", [RuntimeError("boom"), SystemExit(1), KeyError("x")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("boom"), SystemExit(1), KeyError("x"), GeneratorExit(), BaseException()]
+)
 @pytest.mark.parametrize("where", ["offered", "for_session"])
 def test_a_tool_that_cannot_say_withholds_itself_and_nothing_else(error: BaseException, where: str) -> None:
     def broken(offer: Offer) -> Any:
@@ -67,6 +69,12 @@ def test_a_tool_that_cannot_say_withholds_itself_and_nothing_else(error: BaseExc
 
     broken_tool = Tool("broken", run, **{where: broken})  # type: ignore[arg-type]
     assert named(IN_SESSION, Tool("a", run), broken_tool, Tool("b", run)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("words", [7, Wording(description=object())])  # type: ignore[arg-type]
+def test_words_that_are_none_withhold_their_tool(words: Any) -> None:
+    broken = Tool("broken", run, for_session=lambda offer: words)
+    assert named(IN_SESSION, Tool("a", run), broken) == ["a"]
 
 
 def test_words_are_chosen_for_the_place() -> None:

@@ -1,16 +1,19 @@
 """One port for both: WebSockets beside plain HTTP, guards, mounts, and how it all stops."""
 
+import errno
 import json
-from typing import Any
+import resource
+from typing import Any, cast
 
 import pytest
 import trio
-from ahpd.wire.limits import Limits
+from ahpd.wire.limits import Limits, raise_descriptor_limit
+from ahpd.wire.listener import Listener
 from ahpd.wire.request import ASGIApp, Receive, Refusal, Request, Scope, Send
 from ahpd.wire.websocket import WebSocket
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from .conftest import TEXT, UPGRADE, Peer, Serve, message_of
+from .conftest import TEXT, UPGRADE, Daemon, Log, Peer, Serve, echo, message_of
 
 
 async def mount(scope: Scope, receive: Receive, send: Send) -> None:
@@ -282,6 +285,147 @@ async def test_a_mount_that_breaks_is_answered_500(serve: Serve) -> None:
     assert (await daemon.get("/bad/exit"))[0] == 500
     daemon.log.lines.clear()
     await daemon.still_serves()
+
+
+# Connections that are over
+
+
+async def ends(daemon: Daemon) -> None:
+    """Wait until no connection is left."""
+    with trio.fail_after(5):
+        while daemon.listener.connected:
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/api/hello", "/mcp"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET %s HTTP/1.0\r\n\r\n",
+        b"GET %s HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+    ids=["close", "1.0", "two lengths"],
+)
+async def test_a_connection_is_closed_after_its_last_answer(serve: Serve, path: str, head: bytes) -> None:
+    daemon = await serve(http_app=quart, mounts={"/mcp": mount})
+    peer = await daemon.dial()
+    await peer.send(head % path.encode())
+    status, fields, _ = await peer.answer()
+    assert (status, fields["connection"]) == (404 if path == "/nowhere" else 200, "close")
+    assert await peer.rest() == b""
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/api/hello", "/mcp"])
+async def test_a_connection_that_is_idle_is_closed(serve: Serve, path: str) -> None:
+    daemon = await serve(http_app=quart, mounts={"/mcp": mount}, limits=Limits(http_idle=0.05))
+    peer = await daemon.dial()
+    await ask(peer, path)
+    assert await peer.rest() == b""
+
+
+async def test_a_client_that_leaves_between_two_requests_is_forgotten_at_once(serve: Serve) -> None:
+    daemon = await serve(mounts={"/mcp": mount}, limits=Limits())
+    peer = await daemon.dial()
+    await ask(peer, "/mcp")
+    await wait_all_tasks_blocked()
+    await peer.stream.aclose()
+    await ends(daemon)
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/api/hello", "/deaf"])
+async def test_a_body_that_no_app_reads_holds_nothing_up(serve: Serve, path: str) -> None:
+    async def deaf(scope: Scope, receive: Receive, send: Send) -> None:
+        await wait_all_tasks_blocked()  # until nothing more fits between it and the connection
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    daemon = await serve(http_app=quart, mounts={"/deaf": deaf})
+    peer = await daemon.dial()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    await peer.send(head + b"1\r\nx\r\n" * 100)
+    await peer.answer()
+    assert await peer.rest() == b""
+    await peer.stream.aclose()
+    await ends(daemon)
+
+
+# Room for those who were let in
+
+
+async def test_connections_that_say_nothing_make_room(serve: Serve) -> None:
+    daemon = await serve(limits=Limits(connections=5, http_requests=2), mounts={"/mcp": mount})
+    silent, idle = await daemon.dial(), await daemon.dial()
+    await ask(idle, "/mcp")
+    peers = [await daemon.open() for _ in range(5)]
+    assert (await silent.rest(), await idle.rest()) == (b"", b"")
+    for peer in peers:
+        await peer.frame(TEXT, b"x")
+        assert await peer.read_frame() == (TEXT, b"x")
+    status, _, _ = await (await daemon.dial()).answer()
+    assert status == 503
+
+
+async def test_requests_that_are_never_done_leave_room_for_websockets(serve: Serve) -> None:
+    daemon = await serve(limits=Limits(connections=5, http_requests=2), mounts={"/mcp": mount})
+    slow = [await daemon.dial() for _ in range(4)]
+    for peer in slow:
+        await peer.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n")
+        await wait_all_tasks_blocked()
+    statuses = [(await peer.answer())[0] for peer in slow[2:]]
+    await slow[0].send(b"abc")
+    assert (statuses, (await slow[0].answer())[2]) == ([503, 503], b"/mcp abc")
+    await daemon.still_serves()
+
+
+class Full:
+    """A port of a process that has no descriptor left, for a while."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.accepting = trio.Event()
+
+    async def accept(self) -> trio.SocketStream:
+        await trio.lowlevel.checkpoint()
+        if self.times:
+            self.times -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        self.accepting.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *args: object) -> None: ...
+
+
+async def test_a_process_without_descriptors_says_so_now_and_then_and_goes_on(autojump_clock: MockClock) -> None:
+    log, full = Log(), Full(times=1000)
+    listener = Listener(on_websocket=echo, log=log)
+    listener._listeners = cast(list[trio.SocketListener], [full])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listener.serve)
+        await full.accepting.wait()
+        nursery.cancel_scope.cancel()
+    assert log.lines == [("warning", "no connection can be accepted for now")] * 2
+
+
+def test_places_are_fewer_than_descriptors() -> None:
+    few, usual, many = (Limits().within(count) for count in (256, 1024, 65536))
+    assert (few.connections, few.http_requests) == (128, 64)
+    assert (usual.connections, usual.http_requests) == (512, 256)
+    assert (many.connections, many.http_requests) == (2000, 1000)
+
+
+def test_as_many_descriptors_are_taken_as_are_allowed() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+    try:
+        taken = raise_descriptor_limit()
+        assert taken == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert taken >= min(before[1] if before[1] > 0 else 1024, 1024)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 # The app comes late
