@@ -132,10 +132,14 @@ async def test_a_waiting_message_with_the_id_of_a_kept_turn_gets_a_turn_of_its_o
     chat = await lived(lives)
     async with lives() as stage:
         alice = await stage.client()
+        await alice.subscribe(SESSION)
         await alice.subscribe(chat)
-        await alice.dispatch(chat, started("now", "/sleep 0.2"))
+        await alice.dispatch(chat, started("now", "/ask who"))
+        (needed,) = await alice.until(lambda: alice.states[SESSION].get("inputNeeded"))
         queued = {"type": "chat/pendingMessageSet", "kind": "queued", "id": "t3", "message": message("again")}
         await applied(alice, chat, queued)
+        answer = {"type": "chat/inputCompleted", "requestId": needed["request"]["id"], "response": "decline"}
+        await applied(alice, chat, answer)
         await alice.until(lambda: alice.states[chat]["turns"][-1]["message"]["text"] == "again")
         turns = await all_turns(alice, chat)
         assert turns[: TURNS + 1] == [*first(TURNS), "now"]
