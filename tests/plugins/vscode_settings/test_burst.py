@@ -87,6 +87,7 @@ async def test_every_key_of_the_burst_is_taken_and_read_by_everybody(host: OpenH
     file, tools = host.host.config.writable.read_text(), other.states[session].get("serverTools")
     for values in BURST:
         await push(editor, values)
+    await editor.until(lambda: values_of(editor)["disableRepoInfoTelemetry"] is True)
     await other.until(lambda: values_of(other)["disableRepoInfoTelemetry"] is True)
     newcomer = await host.client()
     wanted = {name: value for values in BURST for name, value in values.items()}
@@ -104,8 +105,10 @@ async def test_every_key_of_the_burst_is_taken_and_read_by_everybody(host: OpenH
 async def test_a_second_window_has_the_last_word(host: OpenHost) -> None:
     one, two = await host.client(), await host.client()
     await push(one, {"terminalAutoApproveRules": {"ls": True, "rm": False}})
+    await two.until(lambda: "rm" in values_of(two)["terminalAutoApproveRules"])  # else nobody says who was last
     await push(two, {"terminalAutoApproveRules": {"ls": True}})
     await one.until(lambda: values_of(one)["terminalAutoApproveRules"] == {"ls": True})
+    await two.until(lambda: values_of(two)["terminalAutoApproveRules"] == {"ls": True})
     assert values_of(two) == values_of(one)
 
 
